@@ -1,0 +1,1 @@
+"""fastq: a task queue on Redis."""

@@ -1,0 +1,203 @@
+"""What an enqueue gives back: the handle of a job, and the outcome of a bulk."""
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, NamedTuple, Protocol
+from uuid import UUID
+
+ConflictOutcome = Literal["skipped", "replaced", "rerun"]
+
+KEPT_REFUSALS = 10_000  # how many duplicates and how many conflicts a bulk result names; the counts are always exact
+
+
+def uid_string(uid: bytes) -> str:
+    """How a uid is shown to users: the usual UUID form."""
+    return str(UUID(bytes=uid))
+
+
+def uid_bytes(uid: str) -> bytes:
+    """The 16 bytes of a uid in UUID form. Raises ValueError for anything else."""
+    return UUID(uid).bytes
+
+
+class JobReader(Protocol):
+    """What a handle asks of its FastQ, which alone speaks to Redis."""
+
+    def job_status(self, job: Job) -> str: ...
+    async def ajob_status(self, job: Job) -> str: ...
+    def job_result(self, job: Job, timeout: float | None) -> Any: ...
+    async def ajob_result(self, job: Job, timeout: float | None) -> Any: ...
+    def cancel_job(self, job: Job) -> bool: ...
+    async def acancel_job(self, job: Job) -> bool: ...
+
+
+class Job:
+    """The handle of one enqueued job: it can be made again from its uid and queue by `app.job(uid, queue=...)`.
+
+    `uid` is its identity in UUID form, which sorts by time (empty if the handle was made from a `job_id`); `job_id` is the
+    caller's own id, or None. `duplicate` is true when another call of the same key was there already and this is the handle
+    of that one; `conflict` then says what came of this call: "skipped", "replaced" or "rerun".
+    """
+
+    __slots__ = ("_reader", "_uid", "conflict", "duplicate", "job_id", "queue")
+
+    def __init__(
+        self,
+        reader: JobReader,
+        uid: bytes,
+        queue: str,
+        job_id: str | None = None,
+        duplicate: bool = False,
+        conflict: ConflictOutcome | None = None,
+    ) -> None:
+        self._reader = reader
+        self._uid = uid
+        self.queue = queue
+        self.job_id = job_id
+        self.duplicate = duplicate
+        self.conflict = conflict
+
+    @property
+    def uid(self) -> str:
+        """The job's identity in UUID form."""
+        return uid_string(self._uid) if self._uid else ""
+
+    def status(self) -> str:
+        """The state of the job: scheduled, waiting, running, retrying, succeeded, dropped, dead, cancelled or expired.
+
+        "untracked" is a plain job that is neither scheduled, retrying nor dead; "unknown" one of which there is no record.
+        """
+        return self._reader.job_status(self)
+
+    async def astatus(self) -> str:
+        """`status()` for async code."""
+        return await self._reader.ajob_status(self)
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Wait for the job to end and return its result.
+
+        `timeout` is in seconds, None waits as long as the job takes. Raises JobFailed when the job has not succeeded,
+        ResultTimeout when it did not end in time, ResultUnavailable when it keeps no result.
+        """
+        return self._reader.job_result(self, timeout)
+
+    async def aresult(self, timeout: float | None = None) -> Any:
+        """`result()` for async code."""
+        return await self._reader.ajob_result(self, timeout)
+
+    def cancel(self) -> bool:
+        """Ask that the job does not run. True: it will not start any more.
+
+        False: it has ended, or runs, or waits in a frame; the wish is recorded and obeyed at the next chance.
+        """
+        return self._reader.cancel_job(self)
+
+    async def acancel(self) -> bool:
+        """`cancel()` for async code."""
+        return await self._reader.acancel_job(self)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Job):
+            return NotImplemented
+        return (self._uid, self.queue, self.job_id) == (other._uid, other.queue, other.job_id)
+
+    def __hash__(self) -> int:
+        return hash((self._uid, self.queue, self.job_id))
+
+    def __repr__(self) -> str:
+        named = f", job_id={self.job_id!r}" if self.job_id is not None else ""
+        return f"<Job {self.uid or '?'} in {self.queue!r}{named}{', duplicate' if self.duplicate else ''}>"
+
+
+class Duplicate(NamedTuple):
+    """An item of a bulk whose lock was held: its place in the bulk, the holder's uid, the seconds left.
+
+    `outcome` is what its `on_conflict` made of it: "raise" (refused), "skipped", "replaced" or "rerun".
+    """
+
+    index: int
+    job_uid: str
+    expires_in: float
+    outcome: str = "raise"
+
+
+class Conflict(NamedTuple):
+    """An item of a bulk whose `job_id` was in use: its place in the bulk, the holder's uid, the seconds left."""
+
+    index: int
+    job_uid: str
+    expires_in: float
+
+
+class BulkResult(Sequence[Job]):
+    """The outcome of a bulk enqueue.
+
+    `enqueued` counts the jobs that are in; `duplicate_count` and `conflict_count` those that were refused, of which
+    `duplicates` and `conflicts` name the first 10,000 each. `result[i]` is the handle of item i: its own job, or the job
+    that it is a duplicate of, as far as it is among those named (16 bytes are kept an item, none with `handles=False`).
+
+    >>> result = send_email.enqueue_many([("o-1",), ("o-2",), ("o-1",)])  # doctest: +SKIP
+    >>> result.enqueued, result.duplicates[0].index  # doctest: +SKIP
+    (2, 2)
+    """
+
+    __slots__ = (
+        "_job_ids",
+        "_named",
+        "_queue_at",
+        "_queues",
+        "_reader",
+        "_uids",
+        "conflict_count",
+        "conflicts",
+        "duplicate_count",
+        "duplicates",
+        "enqueued",
+        "handles",
+    )
+
+    def __init__(self, reader: JobReader, *, handles: bool = True) -> None:
+        self._reader = reader
+        self.handles = handles
+        self.enqueued = 0
+        self.duplicate_count = 0
+        self.conflict_count = 0
+        self.duplicates: list[Duplicate] = []
+        self.conflicts: list[Conflict] = []
+        self._uids = bytearray()
+        self._queues: list[str] = []  # as they first came
+        self._queue_at: array[int] | None = None  # place in _queues of each item; None while there is one queue
+        self._job_ids: dict[int, str] = {}
+        self._named: dict[int, Duplicate | Conflict] = {}
+
+    def __len__(self) -> int:
+        """The items whose handle is kept: all that were tried, or none with `handles=False`."""
+        return len(self._uids) // 16
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        if not self.handles:
+            raise IndexError("this bulk kept no handles: it was enqueued with handles=False")
+        at = range(len(self))[index]
+        queue = self._queues[self._queue_at[at] if self._queue_at is not None else 0]
+        holder = self._named.get(at)
+        uid = bytes(self._uids[at * 16 : at * 16 + 16]) if holder is None else uid_bytes(holder.job_uid)
+        outcome = getattr(holder, "outcome", "raise")
+        return Job(
+            self._reader,
+            uid,
+            queue,
+            self._job_ids.get(at),
+            duplicate=holder is not None,
+            conflict=None if outcome == "raise" else outcome,
+        )
+
+    def __iter__(self) -> Iterator[Job]:
+        return (self[i] for i in range(len(self)))
+
+    def __repr__(self) -> str:
+        return (
+            f"<BulkResult: {self.enqueued} enqueued, {self.duplicate_count} duplicates, {self.conflict_count} conflicts>"
+        )

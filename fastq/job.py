@@ -2,8 +2,9 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
-from typing import Any, Literal, NamedTuple, Protocol
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, overload
 from uuid import UUID
 
 ConflictOutcome = Literal["skipped", "replaced", "rerun"]
@@ -35,9 +36,9 @@ class JobReader(Protocol):
 class Job:
     """The handle of one enqueued job: it can be made again from its uid and queue by `app.job(uid, queue=...)`.
 
-    `uid` is its identity in UUID form, which sorts by time (empty if the handle was made from a `job_id`); `job_id` is the
-    caller's own id, or None. `duplicate` is true when another call of the same key was there already and this is the handle
-    of that one; `conflict` then says what came of this call: "skipped", "replaced" or "rerun".
+    `uid` is its identity in UUID form, which sorts by time (empty if the handle was made from a `job_id`); `job_id` is
+    the caller's own id, or None. `duplicate` is true when another call of the same key was there already and this is
+    the handle of that one; `conflict` then says what came of this call: "skipped", "replaced" or "rerun".
     """
 
     __slots__ = ("_reader", "_uid", "conflict", "duplicate", "job_id", "queue")
@@ -66,7 +67,7 @@ class Job:
     def status(self) -> str:
         """The state of the job: scheduled, waiting, running, retrying, succeeded, dropped, dead, cancelled or expired.
 
-        "untracked" is a plain job that is neither scheduled, retrying nor dead; "unknown" one of which there is no record.
+        "untracked" is a plain job that is neither scheduled, retrying nor dead; "unknown" one without a record.
         """
         return self._reader.job_status(self)
 
@@ -110,7 +111,8 @@ class Job:
         return f"<Job {self.uid or '?'} in {self.queue!r}{named}{', duplicate' if self.duplicate else ''}>"
 
 
-class Duplicate(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Duplicate:
     """An item of a bulk whose lock was held: its place in the bulk, the holder's uid, the seconds left.
 
     `outcome` is what its `on_conflict` made of it: "raise" (refused), "skipped", "replaced" or "rerun".
@@ -122,7 +124,8 @@ class Duplicate(NamedTuple):
     outcome: str = "raise"
 
 
-class Conflict(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Conflict:
     """An item of a bulk whose `job_id` was in use: its place in the bulk, the holder's uid, the seconds left."""
 
     index: int
@@ -134,8 +137,8 @@ class BulkResult(Sequence[Job]):
     """The outcome of a bulk enqueue.
 
     `enqueued` counts the jobs that are in; `duplicate_count` and `conflict_count` those that were refused, of which
-    `duplicates` and `conflicts` name the first 10,000 each. `result[i]` is the handle of item i: its own job, or the job
-    that it is a duplicate of, as far as it is among those named (16 bytes are kept an item, none with `handles=False`).
+    `duplicates` and `conflicts` name the first 10,000 each. `result[i]` is the handle of item i: its own job, or the
+    one that it met (16 bytes are kept an item, none with `handles=False`).
 
     >>> result = send_email.enqueue_many([("o-1",), ("o-2",), ("o-1",)])  # doctest: +SKIP
     >>> result.enqueued, result.duplicates[0].index  # doctest: +SKIP
@@ -144,8 +147,8 @@ class BulkResult(Sequence[Job]):
 
     __slots__ = (
         "_job_ids",
-        "_named",
-        "_queue_at",
+        "_outcomes",
+        "_queue_of",
         "_queues",
         "_reader",
         "_uids",
@@ -165,39 +168,35 @@ class BulkResult(Sequence[Job]):
         self.conflict_count = 0
         self.duplicates: list[Duplicate] = []
         self.conflicts: list[Conflict] = []
-        self._uids = bytearray()
-        self._queues: list[str] = []  # as they first came
-        self._queue_at: array[int] | None = None  # place in _queues of each item; None while there is one queue
+        self._uids = bytearray()  # of all items, in their order: a refused one's is its holder's
+        self._queues: list[str] = []
+        self._queue_of: array[int] | None = None  # each item's place in _queues; None while there is but one queue
         self._job_ids: dict[int, str] = {}
-        self._named: dict[int, Duplicate | Conflict] = {}
+        self._outcomes: dict[int, ConflictOutcome | None] = {}  # of the refused items that are named
 
     def __len__(self) -> int:
-        """The items whose handle is kept: all that were tried, or none with `handles=False`."""
+        """The items whose handle is kept: all of them, or none with `handles=False`."""
         return len(self._uids) // 16
 
-    def __getitem__(self, index: Any) -> Any:
+    @overload
+    def __getitem__(self, index: int) -> Job: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Job]: ...
+    def __getitem__(self, index: int | slice) -> Job | list[Job]:
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
         if not self.handles:
             raise IndexError("this bulk kept no handles: it was enqueued with handles=False")
         at = range(len(self))[index]
-        queue = self._queues[self._queue_at[at] if self._queue_at is not None else 0]
-        holder = self._named.get(at)
-        uid = bytes(self._uids[at * 16 : at * 16 + 16]) if holder is None else uid_bytes(holder.job_uid)
-        outcome = getattr(holder, "outcome", "raise")
         return Job(
             self._reader,
-            uid,
-            queue,
+            bytes(self._uids[at * 16 : at * 16 + 16]),
+            self._queues[self._queue_of[at] if self._queue_of is not None else 0],
             self._job_ids.get(at),
-            duplicate=holder is not None,
-            conflict=None if outcome == "raise" else outcome,
+            duplicate=at in self._outcomes,
+            conflict=self._outcomes.get(at),
         )
-
-    def __iter__(self) -> Iterator[Job]:
-        return (self[i] for i in range(len(self)))
 
     def __repr__(self) -> str:
-        return (
-            f"<BulkResult: {self.enqueued} enqueued, {self.duplicate_count} duplicates, {self.conflict_count} conflicts>"
-        )
+        counts = f"{self.enqueued} enqueued, {self.duplicate_count} duplicates, {self.conflict_count} conflicts"
+        return f"<BulkResult: {counts}>"

@@ -44,11 +44,11 @@ fastq is partly written in C, and {missing} to compile it with. Install a C comp
 
 
 class BuildExtensions(build_ext):
-    """Compiles each extension when it is its turn, so that a source distribution lists .pyx files and no generated ones."""
+    """Compiles each extension in its turn, so that a source distribution lists .pyx files and no generated ones."""
 
     def run(self):
         if DEBUG and self.inplace:
-            raise SystemExit("A debug build in the checkout would take the place of the usual one: use `pip install .`, not -e")
+            raise SystemExit("A debug build would take the place of the usual one here: use `pip install .`, not -e")
         super().run()
 
     def build_extensions(self):
@@ -69,7 +69,7 @@ class BuildExtensions(build_ext):
         super().build_extension(ext)
 
     def write_stamp(self, module):
-        """The C file with the stamp of `module`; rewritten only when it changes, since a newer file means a new build."""
+        """The C file with the stamp of `module`; written only when it changes, since a newer file means a new build."""
         path = GENERATED / "stamps" / f"{module}.c"
         code = f'const char fastq_build_{module}[] = "{SOURCES["stamp"](module, debug=DEBUG)}";\n'
         if not path.exists() or path.read_text() != code:
@@ -79,7 +79,7 @@ class BuildExtensions(build_ext):
 
 
 class BuildAfresh(build_py):
-    """Starts from an empty folder: what an earlier build left there would go into the wheel, deleted modules included."""
+    """Starts from an empty folder: what an earlier build left there would go into the wheel, deleted modules too."""
 
     def run(self):
         if not self.editable_mode:

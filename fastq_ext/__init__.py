@@ -1,7 +1,7 @@
 """The compiled part of fastq: messages, canonical hashes and the runner of jobs. It imports nothing of fastq.
 
-`DEBUG` tells whether this is a debug build (see docs/building.md); `check_fresh()` stops a program whose extensions are older than
-the sources beside them.
+`DEBUG` tells whether this is a debug build (see docs/building.md); `check_fresh()` stops a program whose extensions are
+older than the sources beside them.
 """
 
 from fastq_ext._build import check_fresh, is_debug

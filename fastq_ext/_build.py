@@ -1,7 +1,7 @@
 """What a build leaves in its extensions, so that a missing, a stale and a debug one can each be told apart.
 
-Every extension carries a stamp: the kind of the build and a hash of the sources that it was made from. It is looked for in the
-bytes of the file, so a stale extension is found out without being imported (its import may be the very thing that fails).
+Every extension carries a stamp: the kind of the build and a hash of the sources that it was made from. It is looked for
+in the bytes of the file, so a stale extension is found out without being imported (its import may be what fails).
 
 setup.py loads this file by its path, when nothing is compiled yet: it imports nothing of the package.
 """
@@ -26,7 +26,7 @@ def modules() -> list[str]:
 
 
 def shared_sources() -> list[Path]:
-    """The declarations and headers. They count for every extension, because who uses which is the compiler's knowledge."""
+    """The declarations and headers. They count for every extension: which of them uses which, the compiler knows."""
     return sorted([*FOLDER.glob("*.pxd"), *FOLDER.glob("*.h")])
 
 
@@ -40,7 +40,7 @@ def stamp(module: str, *, debug: bool = False) -> str:
 
 
 def require_built() -> None:
-    """Raise an ImportError of one line when this is a checkout in which an extension is missing for the running Python."""
+    """Raise an ImportError of one line when this is a checkout and an extension is missing for the running Python."""
     missing = [module for module in modules() if module not in _binaries()]
     if missing:
         version = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -53,8 +53,8 @@ def require_built() -> None:
 def check_fresh() -> None:
     """Stop the program with the command that rebuilds, when an extension is older than the sources beside it.
 
-    For the beginning of tests and benchmarks: they must not judge code that is no longer there. Where no sources lie beside
-    (an installed fastq), there is nothing to compare and nothing happens.
+    For the beginning of tests and benchmarks: they must not judge code that is no longer there. Where no sources lie
+    beside (an installed fastq), there is nothing to compare and nothing happens.
 
     Raises:
         SystemExit: with one line that names the stale extensions and the command.

@@ -1,0 +1,1 @@
+"""The only part of fastq that speaks with Redis."""

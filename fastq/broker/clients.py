@@ -1,0 +1,271 @@
+"""Carrying out requests: on any thread (`SyncClient`) and on one event loop (`AsyncClient`). The two differ in the I/O alone."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+import hiredis
+import redis
+
+from fastq.broker.opening import Opener, check_version
+from fastq.broker.requests import Request
+from fastq.broker.talk import Talk
+from fastq.broker.wire import AsyncWire, SyncWire, WireLost
+from fastq.errors import BrokerError
+
+T = TypeVar("T")
+
+_UNREACHABLE = (redis.ConnectionError, redis.TimeoutError, OSError)
+_HELLO = hiredis.pack_command((b"TIME",)) + hiredis.pack_command((b"INFO", b"server"))
+
+
+class Lane:
+    """A sequence of calls of which one at a time is on its way, so that the server can tell a repeat from a new call."""
+
+    __slots__ = ("id", "number")
+
+    def __init__(self, lane_id: bytes) -> None:
+        self.id = lane_id
+        self.number = 0
+
+    def next(self) -> int:
+        """The number of a new call."""
+        self.number += 1
+        return self.number
+
+
+class Clock:
+    """The server's clock, as an offset to ours that is measured at each connect."""
+
+    __slots__ = ("offset_ms",)
+
+    def __init__(self) -> None:
+        self.offset_ms: int | None = None
+
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch on the server."""
+        return time.time_ns() // 1_000_000 + (self.offset_ms or 0)
+
+    def greet(self, answers: list[Any], sent_ns: int) -> None:
+        """Read the answers to the greeting of a new connection. Raises BrokerError for a server that is too old."""
+        seconds, info = answers
+        for answer in answers:
+            if isinstance(answer, hiredis.ReplyError) and not str(answer).startswith("LOADING"):
+                raise redis.ResponseError(str(answer))
+        if isinstance(info, bytes) and (problem := check_version(info)):
+            raise BrokerError(problem)
+        if isinstance(seconds, list):
+            server_ns = int(seconds[0]) * 1_000_000_000 + int(seconds[1]) * 1000
+            self.offset_ms = round((server_ns - (sent_ns + time.time_ns()) / 2) / 1_000_000)
+
+
+class _Seat:
+    """A connection of the sync pool and its lane; the lane outlives the connection."""
+
+    __slots__ = ("lane", "wire")
+
+    def __init__(self, lane: Lane) -> None:
+        self.wire: SyncWire | None = None
+        self.lane = lane
+
+    def drop(self) -> None:
+        if self.wire is not None:
+            self.wire.close()
+            self.wire = None
+
+
+class Pending(Generic[T]):
+    """A call that was sent and whose reply is still to be read."""
+
+    def __init__(self, client: "SyncClient", seat: _Seat, request: Request[T], talk: Talk[T], sent: bool) -> None:
+        self._client, self._seat, self._request, self._talk, self._sent = client, seat, request, talk, sent
+
+    def wait(self) -> T:
+        """The answer. Raises what the call raises."""
+        return self._client._finish(self._seat, self._request, self._talk, sent=self._sent)
+
+
+class SyncClient:
+    """A pool of blocking connections, one for each call that is on its way at once; safe for any number of threads."""
+
+    def __init__(self, opener: Opener, clock: Clock, new_lane: Callable[[], Lane], timeout: float, patience: float) -> None:
+        self._opener, self._clock, self._new_lane = opener, clock, new_lane
+        self._timeout, self._patience = timeout, patience
+        self._idle: list[_Seat] = []  # append and pop are atomic
+
+    def call(self, request: Request[T]) -> T:
+        """Carry out a request. Raises BrokerError, and what the request's `read` raises."""
+        seat, talk = self._begin(request)
+        return self._finish(seat, request, talk, sent=False)
+
+    def begin(self, request: Request[T]) -> Pending[T]:
+        """Send a request and return while the server works on it. A connection that cannot be had is an error of `wait`."""
+        seat, talk = self._begin(request)
+        sent = False
+        if seat.wire is not None:
+            try:
+                seat.wire.send(talk.data)
+                sent = True
+            except WireLost:
+                seat.drop()
+        return Pending(self, seat, request, talk, sent)
+
+    def connect(self) -> None:
+        """Make sure of a connection, and with it of the server's clock and version. Raises BrokerError."""
+        self.call(Request(bool, commands=((b"PING",),)))
+
+    def close(self) -> None:
+        """Close the connections that nobody uses now."""
+        while self._idle:
+            self._idle.pop().drop()
+
+    def abandon(self) -> None:
+        """Forget the connections of a parent process without disturbing it."""
+        idle, self._idle = self._idle, []
+        for seat in idle:
+            if seat.wire is not None:
+                seat.wire.abandon()
+
+    def _begin(self, request: Request[T]) -> tuple[_Seat, Talk[T]]:
+        try:
+            seat = self._idle.pop()
+        except IndexError:
+            seat = _Seat(self._new_lane())
+        number = seat.lane.next() if request.laned else 0
+        return seat, Talk(request, self._opener.shown, self._patience, seat.lane.id, number)
+
+    def _finish(self, seat: _Seat, request: Request[T], talk: Talk[T], *, sent: bool) -> T:
+        replies = request.replies
+        try:
+            while True:
+                try:
+                    if seat.wire is None:
+                        sent = False
+                        seat.wire = self._open()
+                    if not sent:
+                        sent = True
+                        seat.wire.send(talk.data)
+                    reply = seat.wire.read() if replies == 1 else [seat.wire.read() for _ in range(replies)]
+                except (*_UNREACHABLE, WireLost) as error:
+                    seat.drop()
+                    talk.failed(error, sent=sent)
+                else:
+                    if talk.answered(reply):
+                        break
+                    if talk.reconnect:
+                        seat.drop()
+                sent = False
+                if talk.pause:
+                    time.sleep(talk.pause)
+        except BrokerError:
+            self._idle.append(seat)
+            raise
+        except BaseException:
+            seat.drop()  # a reply may still be on its way (KeyboardInterrupt): nobody must read it
+            self._idle.append(seat)
+            raise
+        self._idle.append(seat)
+        return request.read(reply)
+
+    def _open(self) -> SyncWire:
+        try:
+            wire = SyncWire(self._opener, self._timeout)
+            try:
+                sent_ns = time.time_ns()
+                wire.send(_HELLO)
+                self._clock.greet([wire.read(), wire.read()], sent_ns)
+            except BaseException:
+                wire.close()
+                raise
+        except redis.RedisError as error:
+            raise _unusable(error, self._opener.shown) from error
+        return wire
+
+
+class AsyncClient:
+    """One pipelined connection on one event loop, made anew when it is lost."""
+
+    def __init__(self, opener: Opener, clock: Clock, new_lane: Callable[[], Lane], timeout: float, patience: float) -> None:
+        self._opener, self._clock, self._new_lane = opener, clock, new_lane
+        self._timeout, self._patience = timeout, patience
+        self._wire: AsyncWire | None = None
+        self._opening = asyncio.Lock()
+        self._lanes: list[Lane] = []  # those without a call on its way
+
+    async def call(self, request: Request[T], *, patience: float | None = None) -> T:
+        """Carry out a request. `patience`: seconds of trying again, instead of the client's own.
+
+        Raises BrokerError, and what the request's `read` raises. Cancelling it cancels the wait; the call may be carried out.
+        """
+        lane = None
+        if request.laned:
+            lane = self._lanes.pop() if self._lanes else self._new_lane()
+        talk = Talk(
+            request,
+            self._opener.shown,
+            self._patience if patience is None else patience,
+            lane.id if lane else b"",
+            lane.next() if lane else 0,
+        )
+        reply = await self._converse(request, talk)
+        # A lane whose call failed or was cancelled is not used again: that call may still arrive.
+        if lane is not None:
+            self._lanes.append(lane)
+        return request.read(reply)
+
+    async def _converse(self, request: Request[T], talk: Talk[T]) -> Any:
+        while True:
+            sent = False
+            try:
+                wire = await self.connect()
+                sent = True
+                futures = wire.send(talk.data, request.replies, patience=request.blocks)
+                reply = await futures[0] if len(futures) == 1 else [await future for future in futures]
+            except (*_UNREACHABLE, WireLost) as error:
+                talk.failed(error, sent=sent)
+            else:
+                if talk.answered(reply):
+                    return reply
+                if talk.reconnect:
+                    wire.close()
+            if talk.pause:
+                await asyncio.sleep(talk.pause)
+
+    async def connect(self) -> AsyncWire:
+        """The connection, made if there is none. Raises BrokerError, OSError or redis.ConnectionError."""
+        wire = self._wire
+        if wire is not None and not wire.lost:
+            return wire
+        async with self._opening:
+            wire = self._wire
+            if wire is not None and not wire.lost:
+                return wire
+            try:
+                wire = await AsyncWire.open(self._opener, self._timeout)
+                try:
+                    sent_ns = time.time_ns()
+                    answers = [await future for future in wire.send(_HELLO, 2)]
+                    self._clock.greet(answers, sent_ns)
+                except BaseException:
+                    wire.close()
+                    raise
+            except redis.RedisError as error:
+                raise _unusable(error, self._opener.shown) from error
+            self._wire = wire
+            return wire
+
+    def close(self) -> None:
+        """Close the connection; never raises."""
+        if self._wire is not None:
+            self._wire.close()
+            self._wire = None
+
+
+def _unusable(error: redis.RedisError, shown: str) -> Exception:
+    """What a failed handshake means: worth another try, or an error for the caller."""
+    if isinstance(error, redis.ConnectionError | redis.TimeoutError) and not isinstance(error, redis.AuthenticationError):
+        return ConnectionError(str(error))
+    if isinstance(error, redis.BusyLoadingError | redis.ReadOnlyError):
+        return ConnectionError(str(error))
+    return BrokerError(f"{shown} refused the connection: {error}")

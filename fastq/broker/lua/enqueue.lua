@@ -1,0 +1,131 @@
+#!lua
+-- Adds jobs to a queue. A job's lock, its id and its message are written together or not at all.
+-- Moves: (new) -> waiting | scheduled
+-- KEYS  1 prefix of the queue
+-- ARGV  1 lane id, or "" for a call that is never repeated · 2 call number · 3 now ms, or ""
+--       4 jobs in this call · 5 most jobs that may wait, 0: no bound · 6.. groups (docs/architecture.md, "Calls")
+-- Returns {OK, refusals} with per refusal: index, "duplicate" | "conflict", uid of the holder, its state byte, ms left
+--         {FULL, jobs that wait} | {STALE}: a later call of the lane was seen
+-- @include status
+-- @include clock
+-- @include answered
+-- @include answer
+-- @include count
+-- @include bump
+-- @include mark
+-- @include later
+-- @include frames
+-- @include head
+local prefix = KEYS[1]
+local lane, number, given, jobs, bound, arg = ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV
+local call, sub, stream, lane_key, lane_ms = redis.call, string.sub, prefix .. 'stream', prefix .. 'lane:' .. lane, 600000
+
+if lane ~= '' then
+  local reply, stale = answered(lane_key, number)
+  if reply then return reply end
+  if stale then return {STATUS.STALE} end
+end
+if bound > 0 then
+  local waiting = tonumber(call('HGET', prefix .. 'stats', 'waiting') or 0) + call('ZCARD', prefix .. 'scheduled')
+  if waiting + jobs > bound then return {STATUS.FULL, waiting} end
+end
+
+-- `taken`: the locks and ids of jobs that are not written yet; they are given back if a write fails.
+local refusals, counters, taken, singles, index, waiting, now = {}, {}, {}, {}, 0, 0, nil
+
+local function refuse(kind, place, key, task)
+  local holder = call('GET', key) or ''
+  local n = #refusals
+  refusals[n + 1], refusals[n + 2], refusals[n + 3] = place, kind, sub(holder, 1, 16)
+  refusals[n + 4], refusals[n + 5] = sub(holder, 17, 17), call('PTTL', key)
+  bump(counters, 'refused', 1)
+  bump(counters, 'refused:' .. task, 1)
+end
+
+local function flush_singles()
+  frames(stream, singles)
+  waiting, singles, taken = waiting + #singles, {}, {}
+end
+
+-- A frame whose jobs have one lock each. It is added as it came unless one of them is refused.
+local function unique_frame(frame, n, ttl, values, at)
+  local refused
+  for i = 1, n do
+    local key = arg[at + i]
+    if call('SET', key, sub(values, 17 * i - 16, 17 * i), 'NX', 'PX', ttl) then
+      taken[#taken + 1] = key
+    else
+      refused = refused or {}
+      refused[i] = key
+    end
+  end
+  if not refused then
+    call('XADD', stream, '*', 'f', frame)
+    waiting, taken = waiting + n, {}
+    return
+  end
+  local from = 1
+  for i = 1, n do
+    local message = sub(frame, from, from + 3 + struct.unpack('<I4', frame, from))
+    from = from + #message
+    if refused[i] then refuse('duplicate', index + i - 1, refused[i], head(message).task) else singles[#singles + 1] = message end
+  end
+end
+
+local function single(message, due, lock, lock_ttl, id, id_ttl, track)
+  local uid, unwritten = sub(message, 11, 26), #taken
+  local state = due == '' and 'W' or 'S'
+  if id ~= '' and call('EXISTS', id) == 1 then return refuse('conflict', index, id, head(message).task) end
+  if lock ~= '' then
+    if not call('SET', lock, uid .. state, 'NX', 'PX', lock_ttl) then return refuse('duplicate', index, lock, head(message).task) end
+    taken[#taken + 1] = lock
+  end
+  if id ~= '' then
+    call('SET', id, uid .. state, 'PX', id_ttl)
+    taken[#taken + 1] = id
+  end
+  now = now or clock(given)
+  if track ~= '' then mark(prefix, uid, due == '' and 'waiting' or 'scheduled', 1, now, track) end
+  if due == '' then
+    singles[#singles + 1] = message
+  else
+    later(prefix, uid, tonumber(due), message, now)
+    for i = #taken, unwritten + 1, -1 do taken[i] = nil end
+  end
+end
+
+local function run()
+  local at = 6
+  while at <= #arg do
+    local kind, n = string.byte(arg[at]), 1
+    if kind == 71 then -- G
+      single(arg[at + 1], arg[at + 2], arg[at + 3], arg[at + 4], arg[at + 5], arg[at + 6], arg[at + 7])
+      at = at + 8
+    else
+      if singles[1] then flush_singles() end
+      n = tonumber(sub(arg[at], 2))
+      if kind == 85 then -- U
+        unique_frame(arg[at + 1], n, arg[at + 2], arg[at + 3], at + 3)
+        at = at + 4 + n
+      else -- F
+        call('XADD', stream, '*', 'f', arg[at + 1])
+        waiting = waiting + n
+        at = at + 2
+      end
+    end
+    index = index + n
+  end
+  flush_singles()
+end
+
+local ok, problem = pcall(run)
+if not ok then
+  for i = 1, #taken do redis.pcall('DEL', taken[i]) end
+  return redis.error_reply(type(problem) == 'table' and problem.err or tostring(problem))
+end
+local refused = #refusals / 5
+counters.enqueued, counters.waiting = index - refused, waiting
+count(prefix, counters)
+local reply = {STATUS.OK, refusals}
+if lane == '' then return reply end
+return answer(lane_key, number, reply, lane_ms)

@@ -1,0 +1,18 @@
+-- The fixed part and the names of a message (docs/architecture.md, "Message"); its payload is never looked at.
+local function head(message)
+  local _, version, flags, crashes, policy, attempt, uid, enqueued, task, lock, id, ttl =
+    struct.unpack('<I4BBBBI2c16I8I2I2I2I8', message)
+  local at = 49
+  local job = {uid = uid, version = version, flags = flags, crashes = crashes, attempt = attempt, enqueued = enqueued, ttl = ttl,
+    until_ = policy % 4, renew = policy % 8 >= 4, conflict = math.floor(policy / 8) % 4, tracked = flags % 32 >= 16}
+  job.task = string.sub(message, at, at + task - 1)
+  at = at + task
+  job.lock = string.sub(message, at, at + lock - 1)
+  at = at + lock
+  job.id = string.sub(message, at, at + id - 1)
+  at = at + id
+  if flags % 2 >= 1 then job.due, at = struct.unpack('<I8', message, at) end
+  if flags % 4 >= 2 then job.expires, at = struct.unpack('<I8', message, at) end
+  if flags % 8 >= 4 then job.retention, at = struct.unpack('<I8', message, at) end
+  return job
+end

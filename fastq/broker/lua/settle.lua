@@ -1,0 +1,106 @@
+#!lua flags=allow-oom
+-- Ends the turns of a batch of jobs: acknowledges, unlocks, schedules retries, buries the dead, hands back what was not started.
+-- Moves: running -> succeeded | dropped | retrying | dead | cancelled · waiting -> expired | waiting (handed back)
+-- KEYS  1 prefix of the queue
+-- ARGV  1 worker id · 2 call number · 3 now ms, or "" · 4 jobs handed out since the last report · 5.. sections, each a number n and
+--       n times its items, in this order:
+--       done in stream: entry id · done in front: entry id · done in suspects: entry id
+--       progress: entry id, bitmap of settled places
+--       locks to release: (n > 0: first all uids in one string) lock key
+--       counters: name, by
+--       ends: final state, 1 if it had been tried, message up to its payload
+--       retries: due ms, message
+--       dead: message, why ("" when the message says it)
+--       back: message
+--       results: uid, ms to keep, value
+-- Returns {OK, locks that were no longer the job's} | {FENCED} | {STALE}
+-- @include status
+-- @include clock
+-- @include member
+-- @include answered
+-- @include answer
+-- @include head
+-- @include bump
+-- @include mark
+-- @include later
+-- @include frames
+-- @include above
+-- @include finish
+-- @include bury
+-- @include count
+local prefix, worker, number, given, handed_out, arg = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4]), ARGV
+local call, sub, calls, at = redis.call, string.sub, prefix .. 'calls:' .. worker, 5
+
+if not member(prefix, worker) then return {STATUS.FENCED} end
+local reply, stale = answered(calls, number)
+if reply then return reply end
+if stale then return {STATUS.STALE} end
+
+local now, counters, lost = clock(given), {waiting = -handed_out}, 0
+
+-- Calls `each` with where an item of the section begins, `width` apart, and steps over the section.
+local function section(width, each)
+  local n = tonumber(arg[at])
+  for i = 0, n - 1 do each(at + 1 + i * width) end
+  at = at + 1 + n * width
+end
+
+for _, name in ipairs({'stream', 'front', 'suspects'}) do
+  local n, stream = tonumber(arg[at]), prefix .. name
+  for from = at + 1, at + n, 1000 do
+    local to = math.min(from + 999, at + n)
+    call('XACK', stream, 'fastq', unpack(arg, from, to))
+    call('XDEL', stream, unpack(arg, from, to))
+    -- Only frames of many jobs have progress; an entry is looked up there when there is any at all.
+    if call('EXISTS', prefix .. 'progress') == 1 then call('HDEL', prefix .. 'progress', unpack(arg, from, to)) end
+  end
+  at = at + 1 + n
+end
+
+section(2, function(i) call('HSET', prefix .. 'progress', arg[i], arg[i + 1]) end)
+
+local n = tonumber(arg[at])
+if n == 0 then
+  at = at + 1
+else
+  local uids, mine = arg[at + 1], {}
+  for from = 1, n, 1000 do
+    local to = math.min(from + 999, n)
+    local owners = call('MGET', unpack(arg, at + 1 + from, at + 1 + to))
+    for i = from, to do
+      local owner = owners[i - from + 1]
+      if owner and sub(owner, 1, 16) == sub(uids, 16 * i - 15, 16 * i) then mine[#mine + 1] = arg[at + 1 + i] else lost = lost + 1 end
+    end
+  end
+  for from = 1, #mine, 1000 do call('DEL', unpack(mine, from, math.min(from + 999, #mine))) end
+  at = at + 2 + n
+end
+bump(counters, 'locks_lost', lost)
+
+section(2, function(i) bump(counters, arg[i], tonumber(arg[i + 1])) end)
+section(3, function(i) finish(prefix, head(arg[i + 2]), arg[i], arg[i + 1] == '1', now, counters) end)
+section(2, function(i)
+  local message = arg[i + 1]
+  local job = head(message)
+  later(prefix, job.uid, tonumber(arg[i]), message, now)
+  if job.tracked then mark(prefix, job.uid, 'retrying', job.attempt, now, tonumber(arg[i]) - now + 86400000) end
+  if job.id ~= '' then call('PEXPIRE', prefix .. 'id:' .. job.id, string.format('%.0f', tonumber(arg[i]) - now + 86400000)) end
+end)
+section(2, function(i)
+  local job = head(arg[i])
+  bury(prefix, job.uid, arg[i], arg[i + 1], now, counters)
+  finish(prefix, job, 'dead', true, now, counters)
+end)
+local back = {}
+section(1, function(i) back[#back + 1] = arg[i] end)
+if #back > 0 then
+  frames(prefix .. 'front', back, above(prefix, now))
+  bump(counters, 'waiting', #back)
+end
+section(3, function(i)
+  local key = prefix .. 'result:' .. arg[i]
+  call('XADD', key, 'MAXLEN', 1, '*', 'r', arg[i + 2])
+  call('PEXPIRE', key, arg[i + 1])
+end)
+count(prefix, counters)
+return answer(calls, number, {STATUS.OK, counters.locks_lost or 0}, 86400000)

@@ -1,0 +1,120 @@
+"""Opens connections: redis-py finds the server, connects, encrypts and logs in; what is spoken afterwards is ours (`wire`).
+
+The client library's own retries are off: whether a call may be repeated is known to `broker` alone.
+"""
+
+import ssl
+from typing import Any
+
+import redis
+import redis.asyncio
+import redis.asyncio.sentinel
+import redis.sentinel
+from redis.asyncio.retry import Retry as AsyncRetry
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from fastq.config import Config, Endpoint
+from fastq.errors import ConfigError
+
+CONNECT_TIMEOUT = 5.0
+OLDEST_REDIS = (7, 0)
+OLDEST_VALKEY = (7, 2)
+
+# Settings of redis-py that would take from us what is ours: decoding, the protocol, retries, pools.
+_OURS = frozenset({"decode_responses", "encoding", "encoding_errors", "protocol", "retry", "retry_on_timeout", "retry_on_error",
+                   "max_connections", "connection_pool", "single_connection_client", "health_check_interval"})  # fmt: skip
+
+
+class Opener:
+    """Makes connected redis-py connections for one configuration; the URL is read at first use."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._endpoint: Endpoint | None = None
+        self._sync_pool: Any = None
+        self._async_pool: Any = None
+
+    @property
+    def shown(self) -> str:
+        """The server's URL without its password, for messages."""
+        return self._where().shown
+
+    def open(self) -> Any:
+        """A connected `redis.Connection`. Raises redis.RedisError or OSError."""
+        if self._sync_pool is None:
+            self._sync_pool = self._pool(asynchronous=False)
+        connection = self._sync_pool.make_connection()
+        connection.connect()
+        return connection
+
+    async def aopen(self) -> Any:
+        """A connected `redis.asyncio.Connection`. Raises redis.RedisError or OSError."""
+        # A Sentinel pool keeps clients that belong to one event loop, so it is made anew for each connection.
+        connection = self._pool(asynchronous=True).make_connection()
+        await connection.connect()
+        return connection
+
+    def _where(self) -> Endpoint:
+        if self._endpoint is None:
+            self._endpoint = self._config.endpoint()
+        return self._endpoint
+
+    def _pool(self, *, asynchronous: bool) -> Any:
+        where = self._where()
+        options: dict[str, Any] = {
+            "socket_connect_timeout": CONNECT_TIMEOUT,
+            "socket_timeout": CONNECT_TIMEOUT,
+            "client_name": "fastq",
+            "health_check_interval": 0,
+            **{name: value for name, value in self._config.redis_options.items() if name not in _OURS},
+            "protocol": 2,
+            "retry": (AsyncRetry if asynchronous else Retry)(NoBackoff(), 0),
+        }
+        if where.kind == "sentinel":
+            return _sentinel_pool(where, options, asynchronous=asynchronous)
+        if where.kind != "unix" and where.kind != "embedded":
+            options.setdefault("socket_keepalive", True)
+        url = where.url
+        if where.kind == "embedded":
+            from fastq.embedded import open_embedded  # most programs never need it
+
+            url = open_embedded(url).url
+        kind: Any = redis.asyncio.ConnectionPool if asynchronous else redis.ConnectionPool
+        try:
+            return kind.from_url(url, **options)
+        except (TypeError, ssl.SSLError) as error:
+            raise ConfigError(f"redis_options: {error}") from error
+
+
+def _sentinel_pool(where: Endpoint, options: dict[str, Any], *, asynchronous: bool) -> Any:
+    library: Any = redis.asyncio.sentinel if asynchronous else redis.sentinel
+    login = {"username": where.username, "password": where.password, "db": where.database}
+    finder = library.Sentinel(list(where.hosts), sentinel_kwargs={"socket_connect_timeout": 1.0, "socket_timeout": 1.0}, **options)
+    return library.SentinelConnectionPool(where.service, finder, **{**options, **login})
+
+
+def check_version(info: bytes) -> str | None:
+    """What is wrong with the server's version, by its `INFO server`; None if nothing is."""
+    fields = dict(line.split(":", 1) for line in info.decode("utf-8", "replace").splitlines() if ":" in line)
+    name, oldest = ("valkey", OLDEST_VALKEY) if "valkey_version" in fields else ("redis", OLDEST_REDIS)
+    version = fields.get(f"{name}_version", "")
+    try:
+        found = tuple(int(part) for part in version.split(".")[:2])
+    except ValueError:
+        return None  # a server that does not tell its version is given the benefit of the doubt
+    if not version or found >= oldest:
+        return None
+    return f"this server is {name.capitalize()} {version}; fastq needs at least Redis 7.0 or Valkey 7.2"
+
+
+def socket_of(connection: Any) -> Any:
+    """The socket of a connected `redis.Connection`, which from now on is ours."""
+    return connection._sock
+
+
+def take_over(connection: Any) -> tuple[Any, Any]:
+    """The streams (to be kept alive) and the transport of a connected `redis.asyncio.Connection`, which lets go of them."""
+    streams = connection._reader, connection._writer
+    connection._reader = connection._writer = None
+    return streams, streams[1].transport

@@ -1,0 +1,301 @@
+"""What is asked of Redis, and how its answer is read. Nothing here does I/O: the sync and the async side share all of it.
+
+A `Request` is one script call, or a few plain commands sent together. `read` turns the answer into what the caller wants.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import hiredis
+
+from fastq.broker.scripts import Script, Status, load
+from fastq.errors import BrokerError, QueueFull
+from fastq.keys import GROUP, QueueKeys, queues_key
+
+T = TypeVar("T")
+Arg = bytes | str | int | float
+
+_STATES = {b"W": "waiting", b"S": "scheduled", b"R": "running", b"": "waiting"}
+LANE, NUMBER = b"", b"0"  # the first two arguments of a call without a lane
+
+
+class WorkerFenced(BrokerError):
+    """The queue no longer knows this worker: what it holds has been given to others."""
+
+
+@dataclass(slots=True)
+class Request(Generic[T]):
+    """One call. `repeatable`: sending it again after a lost reply changes nothing that it has not changed already."""
+
+    read: Callable[[Any], T]
+    args: tuple[Arg, ...] = ()
+    script: Script | None = None
+    prefix: bytes = b""
+    commands: tuple[tuple[Arg, ...], ...] = ()
+    laned: bool = False
+    repeatable: bool = True
+    blocks: float = 0.0
+
+    @property
+    def replies(self) -> int:
+        """How many replies come back."""
+        return len(self.commands) or 1
+
+    def pack(self, lane: bytes = LANE, number: int = 0, *, by_source: bool = False) -> bytes:
+        """The bytes to send. `by_source` sends the script itself, to a server that does not have it."""
+        if self.script is None:
+            return b"".join(map(hiredis.pack_command, self.commands))
+        args = (lane, number, *self.args) if self.laned else self.args
+        how, what = (b"EVAL", self.script.source) if by_source else (b"EVALSHA", self.script.sha)
+        packed: bytes = hiredis.pack_command((how, what, b"1", self.prefix, *args))
+        return packed
+
+
+# --- producers
+
+
+class Refusal(NamedTuple):
+    """One job of an enqueue that did not get in, or that met its like: by its place in the call."""
+
+    index: int
+    kind: str  # "duplicate" | "conflict"
+    uid: bytes
+    state: str  # of the holder: "waiting" | "scheduled" | "running"
+    expires_in: float  # seconds
+    outcome: str = "raise"
+
+
+def plain_frame(frame: bytes, count: int) -> list[Arg]:
+    """A group of plain jobs, ready to be added."""
+    return [b"F%d" % count, frame]
+
+
+def unique_frame(frame: bytes, count: int, ttl_ms: int, values: bytes, keys: Sequence[bytes]) -> list[Arg]:
+    """A group of jobs with a lock each. `values`: uid and state byte of each; `keys`: whole Redis keys."""
+    return [b"U%d" % count, frame, ttl_ms, values, *keys]
+
+
+def single(
+    message: bytes,
+    *,
+    due_ms: int = 0,
+    lock_key: bytes = b"",
+    lock_ttl_ms: int = 0,
+    id_key: bytes = b"",
+    id_ttl_ms: int = 0,
+    track_ms: int = 0,
+) -> list[Arg]:
+    """A group of one job of any kind. `lock_key` and `id_key` are whole Redis keys; TTLs count from now."""
+    return [b"G", message, due_ms or b"", lock_key, lock_ttl_ms, id_key, id_ttl_ms, track_ms or b""]
+
+
+def enqueue(
+    keys: QueueKeys, groups: Iterable[Sequence[Arg]], jobs: int, *, laned: bool, max_queue: int | None = None, now: Arg = b""
+) -> Request[list[Refusal]]:
+    """Add jobs. `laned` makes the call repeatable; without it a lost reply leaves the outcome unknown. Reads: QueueFull."""
+    args: list[Arg] = [] if laned else [LANE, NUMBER]
+    args += (now, jobs, max_queue or 0)
+    for group in groups:
+        args += group
+
+    def read(reply: Any) -> list[Refusal]:
+        status = reply[0]
+        if status == Status.OK:
+            return _refusals(reply[1]) if reply[1] else []
+        if status == Status.FULL:
+            raise QueueFull(
+                f"queue {keys.queue!r} holds {reply[1]} jobs, its max_queue is {max_queue}: nothing was enqueued; try again later",
+                queue=keys.queue,
+                waiting=reply[1],
+            )
+        raise BrokerError(f"enqueue was answered with status {status}: a later call of the same producer came first")
+
+    return Request(read, tuple(args), load("enqueue"), keys.prefix, laned=laned, repeatable=laned)
+
+
+def _refusals(flat: list[Any]) -> list[Refusal]:
+    return [
+        Refusal(flat[i], flat[i + 1].decode(), flat[i + 2], _STATES.get(flat[i + 3], "waiting"), max(flat[i + 4], 0) / 1000)
+        for i in range(0, len(flat), 5)
+    ]
+
+
+def note_queue(keys: QueueKeys, now_ms: int) -> tuple[Arg, ...]:
+    """The command that lists the queue among the namespace's."""
+    return (b"ZADD", queues_key(keys.namespace), now_ms, keys.queue)
+
+
+# --- locks
+
+
+class Lock(NamedTuple):
+    """A lock as it stands."""
+
+    uid: bytes
+    state: str
+    expires_in: float
+
+
+def locks_get(keys: QueueKeys, lock_key: bytes) -> Request[Lock | None]:
+    """Who holds a lock. `lock_key` is what a message carries."""
+    key = keys.unique(lock_key)
+
+    def read(replies: list[Any]) -> Lock | None:
+        value, ttl = replies
+        return Lock(value[:16], _STATES.get(value[16:17], "waiting"), max(ttl, 0) / 1000) if value else None
+
+    return Request(read, commands=((b"GET", key), (b"PTTL", key)))
+
+
+def locks_release(keys: QueueKeys, lock_key: bytes) -> Request[bool]:
+    """Delete a lock by hand; whether there was one."""
+    return Request(lambda replies: bool(replies), commands=((b"DEL", keys.unique(lock_key)),))
+
+
+# --- workers
+
+
+def join(keys: QueueKeys, worker: bytes, now: Arg = b"") -> Request[int]:
+    """Enter a worker. Reads: jobs added anew because the group had been lost."""
+    return Request(lambda reply: int(reply[1]), (worker, now), load("join"), keys.prefix)
+
+
+def beat(keys: QueueKeys, workers: Sequence[bytes], now: Arg = b"") -> Request[list[bool]]:
+    """Tell that workers live. Reads: for each whether the queue still knows it."""
+    return Request(lambda reply: [bool(known) for known in reply[1]], (now, *workers), load("beat"), keys.prefix)
+
+
+def leave(
+    keys: QueueKeys, worker: bytes, *, died: bool, limit: int = 200, max_crashes: int = 3, now: Arg = b""
+) -> Request[tuple[int, bool]]:
+    """Take a worker out and bring back what it holds. Reads: jobs brought back, and whether to call again."""
+    args = (worker, now, int(died), limit, max_crashes)
+    return Request(lambda reply: (int(reply[1]), bool(reply[2])), args, load("leave"), keys.prefix)
+
+
+class Tick(NamedTuple):
+    """What a tick did."""
+
+    due_in: float | None  # seconds until the next scheduled job
+    promoted: int
+    reclaimed: int
+    lost: int
+    more: bool
+
+
+def tick(
+    keys: QueueKeys,
+    worker: bytes,
+    *,
+    lease_ms: int,
+    limit: int,
+    max_crashes: int,
+    dead_jobs: int,
+    dead_bytes: int,
+    dead_ms: int,
+    now: Arg = b"",
+) -> Request[Tick]:
+    """Promote, judge, prune. Reads: WorkerFenced. A repeat after a lost reply only looks again."""
+
+    def read(reply: Any) -> Tick:
+        _known(reply, keys, worker)
+        _, due, promoted, reclaimed, lost, more = reply
+        return Tick(None if due < 0 else due / 1000, promoted, reclaimed, lost, bool(more))
+
+    args = (worker, now, lease_ms, limit, max_crashes, dead_jobs, dead_bytes, dead_ms)
+    return Request(read, args, load("tick"), keys.prefix)
+
+
+def start(keys: QueueKeys, worker: bytes, heads: Sequence[bytes], *, track_ms: int, now: Arg = b"") -> Request[bytes]:
+    """Ask whether jobs may start. Reads: a letter for each (lua/start.lua). Reads: WorkerFenced."""
+
+    def read(reply: Any) -> bytes:
+        _known(reply, keys, worker)
+        return bytes(reply[1])
+
+    return Request(read, (worker, now, track_ms, *heads), load("start"), keys.prefix)
+
+
+def settle(keys: QueueKeys, worker: bytes, number: int, args: Sequence[Arg], *, now: Arg = b"") -> Request[int]:
+    """End the turns of a batch. `args`: jobs handed out, then the sections of lua/settle.lua. Reads: locks lost; WorkerFenced."""
+
+    def read(reply: Any) -> int:
+        _known(reply, keys, worker)
+        if reply[0] == Status.STALE:
+            raise BrokerError(f"settle call {number} came after a later one")
+        return int(reply[1])
+
+    return Request(read, (worker, number, now, *args), load("settle"), keys.prefix)
+
+
+Entry = tuple[bytes, list[bytes] | None]  # entry id, fields (None: the body is gone)
+
+
+class Fetched(NamedTuple):
+    """What a read brought: entries of each stream, and whether jobs have to ask before they start."""
+
+    front: list[Entry]
+    stream: list[Entry]
+    suspects: list[Entry]
+    gate: bool
+
+
+def fetch(keys: QueueKeys, worker: bytes, *, entries: int, suspects: bool) -> Request[Fetched]:
+    """Read without waiting: the front, the stream and, if one may be held, one suspect."""
+    head = (b"XREADGROUP", b"GROUP", GROUP, worker, b"COUNT")
+    commands: list[tuple[Arg, ...]] = [
+        (*head, entries, b"STREAMS", keys.front, b">"),
+        (*head, entries, b"STREAMS", keys.stream, b">"),
+        (b"EXISTS", keys.gate),
+    ]
+    if suspects:
+        commands.append((*head, 1, b"STREAMS", keys.suspects, b">"))
+
+    def read(replies: list[Any]) -> Fetched:
+        found = [_entries(reply) for reply in (replies[0], replies[1], *replies[3:])]
+        return Fetched(found[0], found[1], found[2] if suspects else [], bool(replies[2]))
+
+    return Request(read, commands=tuple(commands), repeatable=False)
+
+
+def wait(queues: Sequence[QueueKeys], worker: bytes, *, entries: int, seconds: float) -> Request[dict[bytes, list[Entry]]]:
+    """Wait until a job comes to the front or the stream of any of these queues. Reads: entries by stream key."""
+    streams = [key for keys in queues for key in (keys.front, keys.stream)]
+    command = (b"XREADGROUP", b"GROUP", GROUP, worker, b"COUNT", entries, b"BLOCK", max(1, round(seconds * 1000)), b"STREAMS",
+               *streams, *(b">" for _ in streams))  # fmt: skip
+
+    def read(replies: Any) -> dict[bytes, list[Entry]]:
+        return {stream: entries for stream, entries in replies or ()}
+
+    return Request(read, commands=(command,), repeatable=False, blocks=seconds)
+
+
+def held(keys: QueueKeys, worker: bytes, *, after: bytes = b"-", limit: int = 1000) -> Request[list[tuple[int, bytes]]]:
+    """What the group says this worker holds. Reads: (stream 0, 1, 2; entry id) for each."""
+    streams = (keys.stream, keys.front, keys.suspects)
+    commands = tuple((b"XPENDING", key, GROUP, after, b"+", limit, worker) for key in streams)
+
+    def read(replies: list[Any]) -> list[tuple[int, bytes]]:
+        return [(place, entry[0]) for place, entries in enumerate(replies) for entry in entries]
+
+    return Request(read, commands=commands)
+
+
+def entry_bodies(stream: bytes, ids: Sequence[bytes]) -> Request[list[Entry]]:
+    """The bodies of known entries; None for one that is gone."""
+
+    def read(replies: list[Any]) -> list[Entry]:
+        one = [replies] if len(ids) == 1 else replies
+        return [(entry_id, reply[0][1] if reply else None) for entry_id, reply in zip(ids, one, strict=True)]
+
+    return Request(read, commands=tuple((b"XRANGE", stream, i, i) for i in ids))
+
+
+def _entries(reply: Any) -> list[Entry]:
+    return reply[0][1] if reply else []
+
+
+def _known(reply: Any, keys: QueueKeys, worker: bytes) -> None:
+    if reply[0] == Status.FENCED:
+        raise WorkerFenced(f"queue {keys.queue!r} no longer knows worker {worker.decode()}: it was taken for dead")

@@ -1,0 +1,1 @@
+"""The writer of canonical forms. It has no Python face: `fastq_ext.canonical` is."""

@@ -1,0 +1,31 @@
+"""Whether an installed fastq is whole: every module imports, every extension is compiled, the scripts are there.
+
+    python -P .ci/smoke.py
+"""
+
+import importlib
+import importlib.metadata
+import importlib.resources
+import pkgutil
+from pathlib import Path
+
+import fastq
+import fastq_ext
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+
+
+def main() -> None:
+    for package in (fastq, fastq_ext):
+        folder = Path(package.__path__[0])
+        assert CHECKOUT not in folder.parents, f"{folder} is the checkout's, not an installed one"
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if not module.name.endswith("__main__"):
+                importlib.import_module(module.name)
+    scripts = [path.name for path in (importlib.resources.files("fastq.broker") / "lua").iterdir()]
+    assert "enqueue.lua" in scripts, scripts
+    print(f"fastq-queue {importlib.metadata.version('fastq-queue')} is whole in {Path(fastq.__path__[0]).parent}")
+
+
+if __name__ == "__main__":
+    main()

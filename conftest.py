@@ -3,6 +3,6 @@
 import sys
 from pathlib import Path
 
-# Behind everything else, never in front: `tests.support` is to be found here, but `fastq` where it is installed, because
+# Behind everything else, never in front: `tests.support` is to be found here, but `fastq` where it is installed, since
 # after `pip install .` the packages in this folder are the ones that are not compiled.
 sys.path.append(str(Path(__file__).parent))

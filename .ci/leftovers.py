@@ -2,8 +2,8 @@
 
     python3 .ci/leftovers.py COMMAND...
 
-On Linux this process makes itself the one that inherits orphans ("subreaper"), so that also a process which has detached
-itself is found, and none that is not the command's. Elsewhere orphans go to init and only the command's own code counts.
+On Linux this process makes itself the one that inherits orphans ("subreaper"): so a process that has detached itself is
+found too, and none that is not the command's. Elsewhere orphans go to init, and only the command's own code counts.
 """
 
 import ctypes

@@ -47,20 +47,17 @@ cdef uint32_t fields_size(int flags) noexcept:
 
 cdef uint32_t find_body(const unsigned char* at, uint32_t size) noexcept:
     """Where the payload begins; 0 when the message is not sound."""
-    cdef size_t end
-    cdef uint32_t task, lock_key, job_id
+    cdef uint32_t task = load16(at + AT_TASK_SIZE)
+    cdef uint32_t lock_key = load16(at + AT_LOCK_KEY_SIZE)
+    cdef uint32_t job_id = load16(at + AT_JOB_ID_SIZE)
+    cdef const unsigned char* names = at + FIXED_SIZE
+    cdef size_t end = names_end(at)
     if at[AT_VERSION] != VERSION:
         return FIXED_SIZE
-    end = names_end(at)
     if end > size:
         return 0
-    task = load16(at + AT_TASK_SIZE)
-    lock_key = load16(at + AT_LOCK_KEY_SIZE)
-    job_id = load16(at + AT_JOB_ID_SIZE)
-    at += FIXED_SIZE
-    if not (is_utf8(at, task) and is_utf8(at + task, lock_key) and is_utf8(at + task + lock_key, job_id)):
+    if not (is_utf8(names, task) and is_utf8(names + task, lock_key) and is_utf8(names + task + lock_key, job_id)):
         return 0
-    at -= FIXED_SIZE
     end += fields_size(at[AT_FLAGS])
     if at[AT_FLAGS] & EXTRAS:
         if end + 4 > size:

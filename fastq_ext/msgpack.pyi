@@ -1,8 +1,14 @@
+from collections.abc import Sequence
+
 class Refused(Exception):
-    """A value that cannot be written; `steps` lead from it to the outermost value, innermost first."""
+    """A value that cannot be written. Each level on the way out adds its step: `steps` is innermost first.
+
+    `parameter`: the task's parameter that it was meant for. `annotate`: an annotation of that would help.
+    """
 
     reason: str
-    steps: list[str]
+    parameter: str
+    steps: Sequence[str]
     annotate: bool
     too_large: bool
 

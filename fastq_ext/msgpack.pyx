@@ -53,6 +53,10 @@ cdef enum:
 
 
 class Refused(Exception):
+    reason = parameter = ""
+    steps = ()
+    annotate = too_large = False
+
     def __init__(self, reason, *, annotate=False, too_large=False):
         super().__init__(reason)
         self.reason = reason

@@ -26,6 +26,7 @@ cdef class Template:
         self, Writer* w, tuple args, dict kwargs, const unsigned char* uid, uint64_t now_ms, uint64_t due_ms,
         bytes lock_key, bytes job_id,
     ) except -1
+    cdef int read_parameters(self, object parameters) except -1
     cdef int write_head(
         self, Writer* w, const unsigned char* uid, uint64_t now_ms, uint64_t due_ms, bytes lock_key, bytes job_id
     ) except -1

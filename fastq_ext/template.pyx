@@ -47,8 +47,14 @@ cdef enum:
     FIRST_ROOM = 1024       # on the stack: most messages never need the heap
     MOST_BYTES = 1 << 30    # of a message: Redis takes no string above 512 MiB
 
+# Times and spans in ms: what Lua, whose numbers are doubles, still counts exactly.
+cdef uint64_t MOST_MS = 1 << 53
+
 
 class EncodeError(TypeError):
+    path = ""
+    too_large = False
+
     def __init__(self, reason, path="", too_large=False):
         super().__init__(f"{path}: {reason}" if path else reason)
         self.path = path
@@ -96,10 +102,12 @@ cdef class Template:
             fixed[AT_FLAGS] |= EXTRAS
             store32(field, <uint32_t>len(extras))
             self.tail += field[:4] + extras
-        self.expires = expires_in_ms is not None
-        if self.expires:
+        if expires_in_ms is not None:
             fixed[AT_FLAGS] |= EXPIRES
+            self.expires = True
             self.expires_in_ms = expires_in_ms
+        if max(lock_ttl_ms, retention_ms, self.expires_in_ms) > MOST_MS:
+            raise ValueError("a span has at most 2**53 ms")
         self.head = PyBytes_FromStringAndSize(<char*>fixed, FIXED_SIZE) + name
         self.lock_ttl_ms = lock_ttl_ms
         self.max_payload = max_payload
@@ -107,7 +115,7 @@ cdef class Template:
         self.rich_encode = rich_encode
         self.read_parameters(parameters)
 
-    def read_parameters(self, parameters):
+    cdef int read_parameters(self, object parameters) except -1:
         cdef list positional = []
         cdef list keywords = []
         cdef list names = positional
@@ -121,6 +129,7 @@ cdef class Template:
                 names.append(name)
         self.positional = tuple(positional)
         self.named = frozenset(positional + keywords)
+        return 0
 
     def encode(
         self,
@@ -163,6 +172,8 @@ cdef class Template:
         """All that stands before the payload."""
         cdef size_t size = PyBytes_GET_SIZE(self.head)
         cdef unsigned char* at
+        if max(now_ms, due_ms) > MOST_MS:
+            raise ValueError("a time has at most 2**53 ms")
         reserve(w, size + PyBytes_GET_SIZE(lock_key) + PyBytes_GET_SIZE(job_id) + 16 + PyBytes_GET_SIZE(self.tail))
         at = w.at + w.used
         memcpy(at, PyBytes_AS_STRING(self.head), size)
@@ -198,12 +209,10 @@ cdef class Template:
                 else:
                     write_value(w, args[i], MAX_DEPTH)
         except Refused as refused:
-            if i < len(self.positional):
-                refused.steps.append(self.positional[i])
-            elif self.rest is not None:
-                refused.steps += f"[{i - len(self.positional)}]", self.rest
-            else:
-                refused.steps += f"[{i}]", "args"
+            refused.parameter = self.positional_name(i) or "args"
+            if i >= len(self.positional):
+                refused.steps.append(f"[{i - len(self.positional) if self.rest else i}]")
+            refused.steps.append(refused.parameter)
             raise
         return 0
 
@@ -225,6 +234,7 @@ cdef class Template:
                 else:
                     write_value(w, value, MAX_DEPTH)
         except Refused as refused:
+            refused.parameter = self.keyword_name(key)
             refused.steps.append(str.__str__(key))
             raise
         if seen != count:
@@ -253,10 +263,7 @@ cdef class Template:
         if refused.too_large:
             reason = f"the message would be larger than {self.max_payload} bytes (max_payload)"
         elif refused.annotate:
-            parameter = refused.steps[len(refused.steps) - 1]
-            if self.extra is not None and parameter not in self.named and parameter != self.rest:
-                parameter = "**" + self.extra
-            reason = f"{reason}; annotate the parameter {parameter!r}, so that it comes back as what it was"
+            reason = f"{reason}; annotate the parameter {refused.parameter!r}, so that it comes back as what it was"
         return EncodeError(reason, path, refused.too_large)
 
 

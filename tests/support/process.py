@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
+ROOT = Path(__file__).parents[2]
 PR_SET_CHILD_SUBREAPER = 36
 HELPERS_OF_PYTHON = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")  # they end with the interpreter
 
@@ -126,6 +127,12 @@ class Child:
 def python(*args: str, env: Mapping[str, str] | None = None, cwd: str | Path | None = None) -> Child:
     """Start this Python; -P, so that the checkout's uncompiled folder never shadows the installed package."""
     return Child([sys.executable, "-P", *args], env=env, cwd=cwd)
+
+
+def script(body: str, *args: str, env: Mapping[str, str] | None = None, cwd: str | Path | None = None) -> Child:
+    """Start this Python on a piece of code that may import `tests.support` (and fastq, as it is installed)."""
+    # At the end of the path: at its beginning (PYTHONPATH) the checkout would shadow an installed fastq.
+    return python("-c", f"import sys; sys.path.append({str(ROOT)!r})\n{body}", *args, env=env, cwd=cwd)
 
 
 def close_all() -> None:

@@ -19,12 +19,13 @@ import msgspec.inspect
 
 from fastq.errors import ConfigError, PayloadError
 from fastq_ext.canonical import Signature, digest_named, digest_text
-from fastq_ext.message import EncodeError, Frame, Message, Packer, Template, new_uid
+from fastq_ext.message import EncodeError, Frame, Message, Packer, PackResult, Template, new_uid
 
 __all__ = [
     "EncodeError",
     "Frame",
     "Message",
+    "PackResult",
     "Packer",
     "Parameter",
     "PayloadDecoder",
@@ -42,7 +43,8 @@ __all__ = [
 encode_plain: Callable[[Any], bytes] = msgspec.msgpack.Encoder().encode
 _Decode = Callable[[Any], Any]
 
-_KINDS = {
+_Kind = Literal["positional", "positional_or_keyword", "var_positional", "keyword", "var_keyword"]
+_KINDS: dict[Any, _Kind] = {
     inspect.Parameter.POSITIONAL_ONLY: "positional",
     inspect.Parameter.POSITIONAL_OR_KEYWORD: "positional_or_keyword",
     inspect.Parameter.VAR_POSITIONAL: "var_positional",
@@ -58,7 +60,7 @@ class Parameter:
     """One parameter of a task. `type` is what its arguments are read as; `rich` tells that msgspec writes them."""
 
     name: str
-    kind: str
+    kind: _Kind
     default: object
     type: Any
     rich: bool

@@ -17,7 +17,7 @@
 """
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from fastq.job import BulkResult, Job
@@ -109,10 +109,10 @@ class BulkError(FastQError):
     """A bulk enqueue that ended early, by a bad item or a lost connection; `__cause__` says why.
 
     `index` is the place of the first item that is not in for certain, `result` tells what is in for certain, and
-    `uncertain` is the range of the items that may be in, of which the reply was lost (empty if there are none).
+    `uncertain` are the places of the items that may be in, because only the reply was lost (empty if there are none).
     """
 
-    def __init__(self, message: str, *, index: int, result: BulkResult, uncertain: range = range(0)) -> None:
+    def __init__(self, message: str, *, index: int, result: BulkResult, uncertain: Sequence[int] = ()) -> None:
         super().__init__(message)
         self.index = index
         self.result = result
@@ -131,6 +131,11 @@ class BrokerError(FastQError):
         self.maybe_enqueued = maybe_enqueued
         self.job: Job | None = None
         self._again: tuple[Callable[[], Job], Callable[[], Awaitable[Job]]] | None = None
+
+    def concerns(self, job: Job, again: Callable[[], Job], aagain: Callable[[], Awaitable[Job]]) -> None:
+        """Note which job the error is about, and how it is enqueued once more (for the producer)."""
+        self.job = job
+        self._again = again, aagain
 
     def retry(self) -> Job:
         """Enqueue the same job once more and return its handle.

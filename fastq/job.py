@@ -4,7 +4,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, overload
+from typing import Any, Literal, Protocol, cast, overload
 from uuid import UUID
 
 ConflictOutcome = Literal["skipped", "replaced", "rerun"]
@@ -133,6 +133,59 @@ class Conflict:
     expires_in: float
 
 
+class Handles:
+    """What a bulk keeps of its items: 16 bytes of each, and a little of those that are out of the ordinary."""
+
+    __slots__ = ("_job_ids", "_met", "_queue_of", "_queues", "uids")
+
+    def __init__(self, queues: list[str]) -> None:
+        self.uids = bytearray()  # of all items, in their order: a refused one's is its holder's
+        self._queues = queues
+        self._queue_of: array[int] | None = None  # each item's place in _queues; None while all are in the first
+        self._job_ids: dict[int, str] = {}
+        self._met: dict[int, str] = {}  # what came of the refused items that are named
+
+    def add(self, uid: bytes, queue: str, job_id: str | None) -> None:
+        """Keep one item."""
+        index = len(self)
+        self.uids += uid
+        if job_id is not None:
+            self._job_ids[index] = job_id
+        if queue not in self._queues:
+            self._queues.append(queue)
+        if self._queue_of is None and queue != self._queues[0]:
+            self._queue_of = array("H", bytes(2 * index))
+        if self._queue_of is not None:
+            self._queue_of.append(self._queues.index(queue))
+
+    def met(self, index: int, holder: bytes, outcome: str | None) -> None:
+        """Item `index` met another job; `outcome` None: it is beyond those that are named."""
+        self.uids[16 * index : 16 * index + 16] = holder
+        if outcome is not None:
+            self._met[index] = outcome
+
+    def cut(self, length: int) -> None:
+        """Forget the items from `length` on."""
+        del self.uids[16 * length :]
+        if self._queue_of is not None:
+            del self._queue_of[length:]
+
+    def job(self, reader: JobReader, index: int) -> Job:
+        """The handle of an item."""
+        outcome = self._met.get(index)
+        return Job(
+            reader,
+            bytes(self.uids[16 * index : 16 * index + 16]),
+            self._queues[self._queue_of[index] if self._queue_of is not None else 0],
+            self._job_ids.get(index),
+            duplicate=outcome is not None,
+            conflict=cast("ConflictOutcome | None", None if outcome == "raise" else outcome),
+        )
+
+    def __len__(self) -> int:
+        return len(self.uids) // 16
+
+
 class BulkResult(Sequence[Job]):
     """The outcome of a bulk enqueue.
 
@@ -146,37 +199,37 @@ class BulkResult(Sequence[Job]):
     """
 
     __slots__ = (
-        "_job_ids",
-        "_outcomes",
-        "_queue_of",
-        "_queues",
+        "_handles",
         "_reader",
-        "_uids",
         "conflict_count",
         "conflicts",
         "duplicate_count",
         "duplicates",
         "enqueued",
-        "handles",
     )
 
-    def __init__(self, reader: JobReader, *, handles: bool = True) -> None:
+    def __init__(
+        self,
+        reader: JobReader,
+        *,
+        enqueued: int,
+        duplicate_count: int,
+        conflict_count: int,
+        duplicates: list[Duplicate],
+        conflicts: list[Conflict],
+        handles: Handles | None,
+    ) -> None:
         self._reader = reader
-        self.handles = handles
-        self.enqueued = 0
-        self.duplicate_count = 0
-        self.conflict_count = 0
-        self.duplicates: list[Duplicate] = []
-        self.conflicts: list[Conflict] = []
-        self._uids = bytearray()  # of all items, in their order: a refused one's is its holder's
-        self._queues: list[str] = []
-        self._queue_of: array[int] | None = None  # each item's place in _queues; None while there is but one queue
-        self._job_ids: dict[int, str] = {}
-        self._outcomes: dict[int, ConflictOutcome | None] = {}  # of the refused items that are named
+        self._handles = handles
+        self.enqueued = enqueued
+        self.duplicate_count = duplicate_count
+        self.conflict_count = conflict_count
+        self.duplicates = duplicates
+        self.conflicts = conflicts
 
     def __len__(self) -> int:
         """The items whose handle is kept: all of them, or none with `handles=False`."""
-        return len(self._uids) // 16
+        return len(self._handles) if self._handles is not None else 0
 
     @overload
     def __getitem__(self, index: int) -> Job: ...
@@ -185,17 +238,9 @@ class BulkResult(Sequence[Job]):
     def __getitem__(self, index: int | slice) -> Job | list[Job]:
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
-        if not self.handles:
+        if self._handles is None:
             raise IndexError("this bulk kept no handles: it was enqueued with handles=False")
-        at = range(len(self))[index]
-        return Job(
-            self._reader,
-            bytes(self._uids[at * 16 : at * 16 + 16]),
-            self._queues[self._queue_of[at] if self._queue_of is not None else 0],
-            self._job_ids.get(at),
-            duplicate=at in self._outcomes,
-            conflict=self._outcomes.get(at),
-        )
+        return self._handles.job(self._reader, range(len(self))[index])
 
     def __repr__(self) -> str:
         counts = f"{self.enqueued} enqueued, {self.duplicate_count} duplicates, {self.conflict_count} conflicts"

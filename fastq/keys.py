@@ -87,12 +87,12 @@ class QueueKeys:
         return self._id + job_id.encode()
 
     def job(self, uid: bytes) -> bytes:
-        """State and times of a tracked job."""
-        return self._job + uid_text(uid)
+        """State and times of a tracked job; `uid` are its 16 bytes."""
+        return self._job + uid
 
     def result(self, uid: bytes) -> bytes:
         """The result of a job."""
-        return self._result + uid_text(uid)
+        return self._result + uid
 
     def held(self, worker: bytes) -> bytes:
         """The locks of the `renew` jobs that this worker runs."""
@@ -116,9 +116,4 @@ def queue_keys(namespace: str, queue: str) -> QueueKeys:
 def queues_key(namespace: str) -> bytes:
     """The set of all queues of a namespace, by their last use."""
     return f"{namespace}:queues".encode()
-
-
-def uid_text(uid: bytes) -> bytes:
-    """How a uid is written in a key: 32 hex digits."""
-    return uid.hex().encode()
 

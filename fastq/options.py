@@ -66,8 +66,8 @@ class Options:
         options = replace(self, **new, overrides=tuple(overrides.items()))
         if options.job_id and options.unique is not None and options.unique.on_conflict != "raise":
             raise UniqueConfigError(
-                f'job_id together with on_conflict="{options.unique.on_conflict}": the call could become a part of a job'
-                " of another id; leave one of the two away"
+                f'job_id together with on_conflict="{options.unique.on_conflict}": the call could end in a job that has'
+                " another id or none; leave one of the two away"
             )
         return options
 

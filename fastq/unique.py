@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from enum import Enum
-from typing import Any, ClassVar, Final, Literal, TypeAlias, get_args
+from typing import Any, Final, Literal, TypeAlias, get_args
 from urllib.parse import quote
 
 from fastq.codec import Signature, TaskSignature, digest_named, digest_text
@@ -53,7 +53,7 @@ class Unique:
     Unique(ttl=60.0, key='order_id')
     """
 
-    TASK: ClassVar[Final] = WholeTask.TASK
+    TASK: Final = WholeTask.TASK
 
     __slots__ = ("_key", "_max_wait", "_on_conflict", "_renew", "_ttl", "_until")
 
@@ -69,9 +69,9 @@ class Unique:
         if ttl is None:
             raise UniqueConfigError("Unique(...) needs a ttl: the seconds after which its lock goes at the latest")
         self._ttl = _seconds("ttl", ttl)
-        self._key = _checked_key(key)
-        self._until = _one_of("until", until, _UNTIL)
-        self._on_conflict = _one_of("on_conflict", on_conflict, _ON_CONFLICT)
+        self._key: str | tuple[str, ...] | KeyFunction | WholeTask | None = _checked_key(key)
+        self._until: Until = _one_of("until", until, _UNTIL)
+        self._on_conflict: OnConflict = _one_of("on_conflict", on_conflict, _ON_CONFLICT)
         if not isinstance(renew, bool):
             raise UniqueConfigError(f"renew={renew!r}: True or False")
         self._renew = renew

@@ -1,0 +1,136 @@
+"""Routes: what all calls with one target and the same options share, made once so that a call does little."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fastq.broker.requests import plain_frame, single
+from fastq.codec import EncodeError, Message, Template, encode_plain, new_uid, payload_error
+from fastq.config import Config
+from fastq.keys import queue_keys
+from fastq.options import Options
+from fastq.task import Target
+from fastq.unique import lock_key_maker
+
+DAY_MS = 86_400_000
+HOLD_MS = DAY_MS  # how long past its due time a waiting job's id, record and `renew` lock live without a sign of life
+UNIQUE_COST = 5  # a call takes 1,000 plain jobs or 200 with a lock or an id, which keep the server busy as long
+
+Arg = bytes | str | int | float
+Args = tuple[Any, ...]
+Kwargs = dict[str, Any]
+
+
+class Encoded:
+    """One job, ready to be sent. `plain`: nothing but its message has to be written, so it may share a frame."""
+
+    __slots__ = ("due_ms", "lock_key", "message", "plain", "uid")
+
+    def __init__(self, uid: bytes, message: bytes, due_ms: int, lock_key: bytes, plain: bool) -> None:
+        self.uid = uid
+        self.message = message
+        self.due_ms = due_ms
+        self.lock_key = lock_key
+        self.plain = plain
+
+
+class Route:
+    """The way of one kind of call. `packable`: its jobs can be packed into frames in compiled code.
+
+    Raises UniqueConfigError when made, for a lock that names a parameter the task does not have.
+    """
+
+    __slots__ = (
+        "_at_ms",
+        "_delay_ms",
+        "_id_key",
+        "_id_ttl_ms",
+        "_job_id",
+        "_lock_ttl_ms",
+        "_signature",
+        "_track_ms",
+        "cost",
+        "job_id",
+        "key_of",
+        "keys",
+        "laned",
+        "lock_ttl_ms",
+        "packable",
+        "queue",
+        "task",
+        "template",
+        "validate",
+    )
+
+    def __init__(self, config: Config, target: Target, options: Options) -> None:
+        unique = options.unique
+        tracked = target.tracked or bool(options.job_id)
+        self.task = target.name
+        self.queue = options.queue
+        self.keys = queue_keys(config.namespace, options.queue)
+        self.job_id = options.job_id or None
+        self.validate = config.validate and target.signature is not None
+        self._signature = target.signature
+        self._job_id = options.job_id.encode()
+        self._delay_ms = round(options.delay * 1000)
+        self._at_ms = options.at_ms
+        self._id_key = self.keys.id(options.job_id) if options.job_id else b""
+        self._id_ttl_ms = HOLD_MS if options.job_id else 0
+        self._track_ms = HOLD_MS if tracked else 0
+        self.key_of = lock_key_maker(unique, target.name, target.signature) if unique is not None else None
+        ttl_ms = round(unique.ttl * 1000) if unique is not None else 0
+        # Until a worker has it, the lock of a `renew` job must outlast any wait; from then on the worker extends it.
+        self.lock_ttl_ms = max(HOLD_MS, ttl_ms) if unique is not None and unique.renew else ttl_ms
+        message_options: dict[str, Any] = {
+            "policy": unique.policy if unique is not None else 0,
+            "lock_ttl_ms": ttl_ms,
+            "tracked": tracked,
+            "retention_ms": round(options.retention * 1000),
+            "expires_in_ms": None if options.expires is None else round(options.expires * 1000),
+            "extras": encode_plain(dict(options.overrides)) if options.overrides else b"",
+            "max_payload": config.max_payload,
+        }
+        signature = target.signature
+        if signature is not None:
+            self.template = signature.template(**message_options)
+        else:
+            self.template = Template(target.name, **message_options)
+        held = unique is not None or bool(options.job_id)
+        self.laned = held
+        self.cost = UNIQUE_COST if held else 1
+        refuses = unique is None or unique.on_conflict == "raise"
+        scheduled = bool(self._delay_ms or self._at_ms)
+        self.packable = refuses and not (scheduled or tracked or options.job_id or self.validate)
+
+    def encode(self, args: Args, kwargs: Kwargs, now_ms: int) -> Encoded:
+        """Check and encode a call. Raises PayloadError."""
+        signature = self._signature
+        if signature is not None:
+            signature.check(args, kwargs)
+        uid = new_uid(now_ms)
+        due_ms = now_ms + self._delay_ms if self._delay_ms else self._at_ms
+        if due_ms <= now_ms:
+            due_ms = 0
+        lock_key = self.key_of(args, kwargs) if self.key_of is not None else b""
+        try:
+            message = self.template.encode(args, kwargs, uid, now_ms, due_ms, lock_key, self._job_id)
+        except EncodeError as error:
+            raise payload_error(self.task, error) from None
+        if self.validate and signature is not None:
+            signature.decoder.decode(Message(message).payload)
+        return Encoded(uid, message, due_ms, lock_key, not (due_ms or lock_key or self._job_id or self._track_ms))
+
+    def group(self, job: Encoded, now_ms: int) -> Sequence[Arg]:
+        """The arguments of the script that add this job alone."""
+        if job.plain:
+            return plain_frame(job.message, 1)
+        wait_ms = max(0, job.due_ms - now_ms)
+        return single(
+            job.message,
+            due_ms=job.due_ms,
+            lock_key=self.keys.unique(job.lock_key) if job.lock_key else b"",
+            lock_ttl_ms=self.lock_ttl_ms + wait_ms if job.lock_key else 0,
+            id_key=self._id_key,
+            id_ttl_ms=self._id_ttl_ms + wait_ms if self._id_key else 0,
+            track_ms=self._track_ms + wait_ms if self._track_ms else 0,
+        )

@@ -79,39 +79,46 @@ def open_embedded(url: str, *, may_create: bool = True) -> EmbeddedServer:
 
 def _open(url: str, may_create: bool) -> EmbeddedServer:
     parts = urlsplit(url)
-    if parts.scheme != "embedded" or parts.netloc or parts.query or parts.fragment:
+    relative = parts.netloc or parts.path[:1] not in ("", "/")
+    if parts.scheme != "embedded" or relative or parts.query or parts.fragment:
         raise BrokerError(f"{url!r} is not of the form embedded:///dir (a full path, three slashes) or embedded://")
-    temporary = parts.path in ("", "/")
-    if temporary:
-        folder = _temporary_folder(may_create)
-    else:
+    if parts.path not in ("", "/"):
         folder = Path(unquote(parts.path))
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return _hold(folder)
+
+    inherited = os.environ.get(VARIABLE)
+    if inherited:
+        with contextlib.suppress(FileNotFoundError):  # the last holder has left, and the guard has removed it
+            return _hold(Path(inherited), temporary=True)
+    if not may_create:
+        raise BrokerError(_NOT_YOURS)
+    return _hold_new_folder()
+
+
+def _hold_new_folder() -> EmbeddedServer:
+    """A server in a new temporary folder, which the guard removes with it."""
+    folder = tempfile.mkdtemp(prefix="fastq-")
+    try:
+        server = _hold(Path(folder), temporary=True)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    os.environ[VARIABLE] = folder
+    return server
+
+
+def _hold(folder: Path, *, temporary: bool = False) -> EmbeddedServer:
     folder = folder.resolve(strict=True)
     _refuse_open_folder(folder)
-
     address = _socket_of(folder)
-    hold = _holds.get(address)
-    if hold is None:
-        hold = _Hold(folder, address, temporary=temporary)
+    hold = _holds.get(address) or _Hold(folder, address, temporary=temporary)
     try:
         hold.ensure_server()
     except BaseException:
         hold.drop_if_unused()
         raise
     return hold.enter()
-
-
-def _temporary_folder(may_create: bool) -> Path:
-    """The folder of this program's temporary server, or of the one that started it."""
-    inherited = os.environ.get(VARIABLE)
-    if inherited and os.path.isdir(inherited):
-        return Path(inherited)
-    if not may_create:
-        raise BrokerError(_NOT_YOURS)
-    folder = tempfile.mkdtemp(prefix="fastq-")
-    os.environ[VARIABLE] = folder
-    return Path(folder)
 
 
 def _refuse_open_folder(folder: Path) -> None:
@@ -171,12 +178,14 @@ class _Hold:
         deadline = time.monotonic() + OPEN_TIMEOUT
         guards = 0
         while True:
-            if self._start_guard_if_none():
-                guards += 1
-            elif answers(self._address):
+            with self._free_guard_lock() as lock:
+                if lock is not None:
+                    if guards == 2:
+                        raise BrokerError(f"the server of {self._folder} does not start:\n{self._last_words()}")
+                    self._start_guard(lock)
+                    guards += 1
+            if lock is None and answers(self._address):
                 return
-            if guards > 2:
-                raise BrokerError(f"the server of {self._folder} does not start; its last words:\n{self._last_words()}")
             if time.monotonic() > deadline:
                 raise BrokerError(
                     f"the server of {self._folder} runs, but its socket {self._address} did not answer within "
@@ -196,25 +205,27 @@ class _Hold:
             time.sleep(POLL)
         raise BrokerError(f"the server of {self._folder} is being stopped, for more than {OPEN_TIMEOUT:g} s")
 
-    def _start_guard_if_none(self) -> bool:
-        """Start a guard and hand it its lock, if that is free: so there is never a second one."""
+    @contextlib.contextmanager
+    def _free_guard_lock(self) -> Iterator[int | None]:
+        """The guard's lock, taken, or None when there is a guard."""
         with _starting, _closing(open_lock(self._folder / GUARD)) as lock:
-            if not try_lock(lock):
-                return False
-            program = Path(__file__).with_name("embedded_guard.py")
-            arguments = [str(self._folder), str(self._address), _find_server(), str(lock)]
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
-            with _closing(os.open(self._folder / LOG, flags, 0o600)) as log:
-                subprocess.run(
-                    [sys.executable, "-I", "-S", str(program), *arguments, *(["temporary"] if self._temporary else [])],
-                    pass_fds=(lock,),
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    start_new_session=True,
-                    check=False,  # its failure shows in the log, and by the lock that is free again
-                )
-            return True
+            yield lock if try_lock(lock) else None
+
+    def _start_guard(self, lock: int) -> None:
+        """Start a guard and hand it its lock: whoever finds that free starts one, and so there is never a second."""
+        program = Path(__file__).with_name("embedded_guard.py")
+        arguments = [str(self._folder), str(self._address), _find_server(), str(lock)]
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
+        with _closing(os.open(self._folder / LOG, flags, 0o600)) as log:
+            subprocess.run(
+                [sys.executable, "-I", "-S", str(program), *arguments, *(["temporary"] if self._temporary else [])],
+                pass_fds=(lock,),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                check=False,  # its failure shows in the log, and by the lock that is free again
+            )
 
     def _see_the_end(self) -> None:
         """Wait until server and guard are gone, unless somebody else holds them."""

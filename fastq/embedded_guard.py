@@ -98,7 +98,7 @@ class Guard:
             if self._deserted_while_starting() or self._deserted():
                 break
             # It died under its holders (out of memory, say). They reconnect; its data is in the append-only file.
-            print("guard: the server ended, starting it again", file=sys.stderr, flush=True)
+            _say("the server ended, starting it again")
             time.sleep(max(0.0, started + 1 - time.monotonic()))
         self._stop()
         self._clean_up()
@@ -106,6 +106,9 @@ class Guard:
     def _wait_for_data(self) -> None:
         """Wait for the end of a server whose guard was killed."""
         deadline = time.monotonic() + STOP_TIMEOUT
+        if try_lock(self._data):
+            return
+        _say("an earlier server still has the data, waiting for its end")
         while not try_lock(self._data):
             ask(self._address, b"SHUTDOWN NOSAVE")  # the append-only file is complete without a snapshot
             if time.monotonic() > deadline:
@@ -123,7 +126,7 @@ class Guard:
     def _become_server(self, guard: int) -> None:
         # A service manager ends a program by SIGTERM to all of its processes. The workers among them still have jobs to
         # settle, so the server waits until they are gone, like its guard. SIGINT and SHUTDOWN end it in order.
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        signal.pthread_sigmask(signal.SIG_SETMASK, {signal.SIGTERM})
         if sys.platform == "linux":
             # Not to outlive a guard that was killed: nobody else would ever stop it. Elsewhere the next guard does.
             ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGINT, 0, 0, 0)
@@ -179,7 +182,12 @@ class Guard:
             import shutil  # heavy, and needed at the end only
 
             os.chdir("/")
-            shutil.rmtree(self._folder, ignore_errors=True)
+            removed = self._folder.rename(f"{self._folder}.removed")  # at once: nobody shall open half a folder
+            shutil.rmtree(removed, ignore_errors=True)
+
+
+def _say(line: str) -> None:
+    print(f"guard: {line}", file=sys.stderr, flush=True)  # to the server's log
 
 
 def make_private_folder(folder: Path) -> None:
@@ -205,8 +213,8 @@ def main(folder: str, address: str, binary: str, guard_lock: str, temporary: str
         os._exit(0)
     os.umask(0o077)
     os.chdir(folder)
-    for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(signum, signal.SIG_IGN)
+    # Blocked, not ignored: a server just forked must not miss the SIGINT that ends it.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
     Guard(Path(folder), Path(address), binary, temporary=bool(temporary)).run()
 
 

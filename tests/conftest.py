@@ -2,11 +2,15 @@
 
 import os
 import re
+import sys
 import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+sys.path.append(str(Path(__file__).parents[1]))  # for tests.support; at the end, where it shadows no installed package
 
 from tests.support import process, servers
 from tests.support.servers import Server

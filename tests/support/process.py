@@ -10,13 +10,17 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeVar
 
+T = TypeVar("T")
 ROOT = Path(__file__).parents[2]
 PR_SET_CHILD_SUBREAPER = 36
-HELPERS_OF_PYTHON = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")  # they end with the interpreter
+# Helpers of Python, which end with it, and our own look at the process table.
+NOT_OURS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver", "/bin/ps -A -o")
 
 _children: list["Child"] = []
 
@@ -141,15 +145,46 @@ def close_all() -> None:
         child.close()
 
 
-def state(pid: int) -> str | None:
-    """One letter as ps shows it ("T" stopped, "Z" ended but not yet waited for); None: no such process."""
-    shown = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False).stdout
-    return shown.strip()[:1] or None
+@dataclass(frozen=True)
+class Process:
+    """A row of the process table. `state` is the letter that ps shows ("T" stopped, "Z" ended, not yet waited for)."""
+
+    pid: int
+    parent: int
+    state: str
+    command: str
+
+
+def look_up(pid: int) -> Process | None:
+    """The process of this pid, None when there is none."""
+    if sys.platform != "linux":
+        return _ps().get(pid)
+    try:
+        # pid (name, which may hold anything) state parent ...
+        state, parent = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(") ")[2].split()[:2]
+        command = Path(f"/proc/{pid}/cmdline").read_text(errors="replace").replace("\0", " ").strip()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return Process(pid, int(parent), state, command)
+
+
+def _table() -> dict[int, Process]:
+    if sys.platform != "linux":
+        return _ps()
+    pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    return {pid: found for pid in pids if (found := look_up(pid))}
+
+
+def _ps() -> dict[int, Process]:
+    rows = subprocess.run(["/bin/ps", "-A", "-o", "pid=,ppid=,stat=,args="], capture_output=True, text=True, check=True)
+    fields = [line.split(None, 3) for line in rows.stdout.splitlines()]
+    return {int(pid): Process(int(pid), int(ppid), stat[0], " ".join(args)) for pid, ppid, stat, *args in fields}
 
 
 def alive(pid: int) -> bool:
     """Whether the process runs; one that ended counts as gone, even if nobody has waited for it yet."""
-    return state(pid) not in (None, "Z", "X")
+    found = look_up(pid)
+    return found is not None and found.state not in "ZX"
 
 
 def wait_gone(pid: int, timeout: float = 15) -> None:
@@ -169,7 +204,7 @@ def wait_gone(pid: int, timeout: float = 15) -> None:
 def wait_stopped(pid: int, timeout: float = 5) -> None:
     """Wait until a SIGSTOP has taken hold."""
     deadline = time.monotonic() + timeout
-    while state(pid) != "T":
+    while (found := look_up(pid)) is not None and found.state != "T":
         assert time.monotonic() < deadline, f"process {pid} is not stopped after {timeout} s"
         time.sleep(0.005)
 
@@ -186,6 +221,15 @@ def _pidfd(pid: int) -> Iterator[int | None]:
         os.close(fd)
 
 
+def wait_until(condition: Callable[[], T], timeout: float = 15) -> T:
+    """The first value of `condition()` that is true; AssertionError after `timeout`."""
+    deadline = time.monotonic() + timeout
+    while not (value := condition()):
+        assert time.monotonic() < deadline, f"not within {timeout} s: {condition}"
+        time.sleep(0.005)
+    return value
+
+
 def adopt_orphans() -> None:
     """Become the parent of every descendant whose own parent ends (Linux), so that `descendants` misses none."""
     if sys.platform == "linux":
@@ -194,21 +238,16 @@ def adopt_orphans() -> None:
 
 def descendants() -> dict[int, str]:
     """Running children of this process and theirs: pid -> command."""
-    shown = subprocess.run(
-        ["ps", "-A", "-o", "pid=,ppid=,stat=,args="], capture_output=True, text=True, check=True
-    ).stdout
-    rows = [line.split(None, 3) for line in shown.splitlines()]
-    children: dict[int, list[tuple[int, str, str]]] = {}
-    for pid, ppid, stat, *args in rows:
-        children.setdefault(int(ppid), []).append((int(pid), stat, " ".join(args)))
+    children: dict[int, list[Process]] = defaultdict(list)
+    for process in _table().values():
+        children[process.parent].append(process)
     found: dict[int, str] = {}
     pending = [os.getpid()]
     while pending:
-        for pid, stat, args in children.get(pending.pop(), []):
-            pending.append(pid)
-            itself = args.startswith("ps -A -o pid=")
-            if not itself and stat[0] not in "ZX" and not any(helper in args for helper in HELPERS_OF_PYTHON):
-                found[pid] = args
+        for child in children[pending.pop()]:
+            pending.append(child.pid)
+            if child.state not in "ZX" and not any(name in child.command for name in NOT_OURS):
+                found[child.pid] = child.command
     return found
 
 

@@ -168,7 +168,7 @@ class Producer:
         if now_ms < self._noted.get(keys.queue, 0):
             return None
         self._noted[keys.queue] = now_ms + NOTE_MS
-        return Request(bool, commands=(note_queue(keys, now_ms),))
+        return note_queue(keys, now_ms)
 
     def _mind_the_loop(self) -> None:
         if not self._warned_of_loop and asyncio._get_running_loop() is not None:

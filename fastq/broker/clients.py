@@ -9,7 +9,7 @@ import hiredis
 import redis
 
 from fastq.broker.opening import Opener, check_version
-from fastq.broker.requests import Request
+from fastq.broker.requests import Request, pack_command
 from fastq.broker.talk import Talk
 from fastq.broker.wire import AsyncWire, SyncWire, WireLost
 from fastq.errors import BrokerError
@@ -17,7 +17,7 @@ from fastq.errors import BrokerError
 T = TypeVar("T")
 
 _UNREACHABLE = (redis.ConnectionError, redis.TimeoutError, OSError)
-_HELLO = hiredis.pack_command((b"TIME",)) + hiredis.pack_command((b"INFO", b"server"))
+_HELLO = pack_command((b"TIME",)) + pack_command((b"INFO", b"server"))
 
 
 class Lane:

@@ -16,6 +16,8 @@ from fastq.keys import GROUP, QueueKeys, queues_key
 T = TypeVar("T")
 Arg = bytes | str | int | float
 
+pack_command: Callable[[tuple[Any, ...]], bytes] = hiredis.pack_command  # its stub knows tuples of one only
+
 _STATES = {b"W": "waiting", b"S": "scheduled", b"R": "running", b"": "waiting"}
 LANE, NUMBER = b"", b"0"  # the first two arguments of a call without a lane
 
@@ -45,17 +47,17 @@ class Request(Generic[T]):
     def pack(self, lane: bytes = LANE, number: int = 0, *, by_source: bool = False) -> bytes:
         """The bytes to send. `by_source` sends the script itself, to a server that does not have it."""
         if self.script is None:
-            return b"".join(map(hiredis.pack_command, self.commands))
+            return b"".join(map(pack_command, self.commands))
         args = (lane, number, *self.args) if self.laned else self.args
         how, what = (b"EVAL", self.script.source) if by_source else (b"EVALSHA", self.script.sha)
-        packed: bytes = hiredis.pack_command((how, what, b"1", self.prefix, *args))
-        return packed
+        return pack_command((how, what, b"1", self.prefix, *args))
 
 
 # --- producers
 
 
-class Refusal(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Refusal:
     """One job of an enqueue that did not get in, or that met its like: by its place in the call."""
 
     index: int
@@ -121,9 +123,10 @@ def _refusals(flat: list[Any]) -> list[Refusal]:
     ]
 
 
-def note_queue(keys: QueueKeys, now_ms: int) -> tuple[Arg, ...]:
-    """The command that lists the queue among the namespace's."""
-    return (b"ZADD", queues_key(keys.namespace), now_ms, keys.queue)
+def note_queue(keys: QueueKeys, now_ms: int) -> Request[None]:
+    """List the queue among the namespace's."""
+    command = (b"ZADD", queues_key(keys.namespace), now_ms, keys.queue)
+    return Request(lambda reply: None, commands=(command,))
 
 
 # --- locks
@@ -238,7 +241,7 @@ class Fetched(NamedTuple):
     front: list[Entry]
     stream: list[Entry]
     suspects: list[Entry]
-    gate: bool
+    gate: str  # "" | "cancelled" | "paused"
 
 
 def fetch(keys: QueueKeys, worker: bytes, *, entries: int, suspects: bool) -> Request[Fetched]:
@@ -247,28 +250,39 @@ def fetch(keys: QueueKeys, worker: bytes, *, entries: int, suspects: bool) -> Re
     commands: list[tuple[Arg, ...]] = [
         (*head, entries, b"STREAMS", keys.front, b">"),
         (*head, entries, b"STREAMS", keys.stream, b">"),
-        (b"EXISTS", keys.gate),
+        (b"GET", keys.gate),
     ]
     if suspects:
         commands.append((*head, 1, b"STREAMS", keys.suspects, b">"))
 
     def read(replies: list[Any]) -> Fetched:
         found = [_entries(reply) for reply in (replies[0], replies[1], *replies[3:])]
-        return Fetched(found[0], found[1], found[2] if suspects else [], bool(replies[2]))
+        return Fetched(found[0], found[1], found[2] if suspects else [], (replies[2] or b"").decode())
 
     return Request(read, commands=tuple(commands), repeatable=False)
 
 
-def wait(queues: Sequence[QueueKeys], worker: bytes, *, entries: int, seconds: float) -> Request[dict[bytes, list[Entry]]]:
-    """Wait until a job comes to the front or the stream of any of these queues. Reads: entries by stream key."""
+def gate(keys: QueueKeys) -> Request[str]:
+    """Whether the queue is paused: "" | "cancelled" | "paused"."""
+    return Request(lambda reply: (reply or b"").decode(), commands=((b"GET", keys.gate),))
+
+
+def wait(
+    queues: Sequence[QueueKeys], worker: bytes, *, entries: int, seconds: float
+) -> Request[tuple[dict[bytes, list[Entry]], list[str]]]:
+    """Wait until a job comes to the front or the stream of any of these queues.
+
+    Reads: entries by stream key, and the gate of each queue.
+    """
     streams = [key for keys in queues for key in (keys.front, keys.stream)]
-    command = (b"XREADGROUP", b"GROUP", GROUP, worker, b"COUNT", entries, b"BLOCK", max(1, round(seconds * 1000)), b"STREAMS",
-               *streams, *(b">" for _ in streams))  # fmt: skip
+    head = (b"XREADGROUP", b"GROUP", GROUP, worker, b"COUNT", entries, b"BLOCK", max(1, round(seconds * 1000)), b"STREAMS")
+    command: tuple[Arg, ...] = (*head, *streams, *(b">" for _ in streams))
+    gates = ((b"GET", keys.gate) for keys in queues)
 
-    def read(replies: Any) -> dict[bytes, list[Entry]]:
-        return {stream: entries for stream, entries in replies or ()}
+    def read(replies: list[Any]) -> tuple[dict[bytes, list[Entry]], list[str]]:
+        return dict(replies[0] or ()), [(gate or b"").decode() for gate in replies[1:]]
 
-    return Request(read, commands=(command,), repeatable=False, blocks=seconds)
+    return Request(read, commands=(command, *gates), repeatable=False, blocks=seconds)
 
 
 def held(keys: QueueKeys, worker: bytes, *, after: bytes = b"-", limit: int = 1000) -> Request[list[tuple[int, bytes]]]:

@@ -5,6 +5,7 @@ the order of the calls, and a caller that is cancelled leaves its place in that 
 """
 
 import asyncio
+import contextlib
 import socket
 import time
 from collections import deque
@@ -28,7 +29,7 @@ class SyncWire:
         self._connection = opener.open()  # kept: its disconnect() ends TLS and the socket properly
         self._socket = opening.socket_of(self._connection)
         self._socket.settimeout(timeout)
-        self._reader = hiredis.Reader(notEnoughData=_NOTHING)
+        self._reader: Any = hiredis.Reader(notEnoughData=_NOTHING)
         self._buffer = bytearray(_READ_BYTES)
 
     def send(self, data: bytes) -> None:
@@ -59,10 +60,8 @@ class SyncWire:
 
     def abandon(self) -> None:
         """Let go of a connection inherited from a parent process, which goes on using it."""
-        try:
+        with contextlib.suppress(OSError):
             socket.close(self._socket.detach())
-        except OSError:
-            pass
 
 
 _NOTHING = object()

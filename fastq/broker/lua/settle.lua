@@ -11,7 +11,7 @@
 --       ends: final state, 1 if it had been tried, message up to its payload
 --       retries: due ms, message
 --       dead: message, why ("" when the message says it)
---       back: message
+--       back: jobs, frame
 --       results: uid, ms to keep, value
 -- Returns {OK, locks that were no longer the job's} | {FENCED} | {STALE}
 -- @include status
@@ -23,7 +23,6 @@
 -- @include bump
 -- @include mark
 -- @include later
--- @include frames
 -- @include above
 -- @include finish
 -- @include bury
@@ -91,12 +90,12 @@ section(2, function(i)
   bury(prefix, job.uid, arg[i], arg[i + 1], now, counters)
   finish(prefix, job, 'dead', true, now, counters)
 end)
-local back = {}
-section(1, function(i) back[#back + 1] = arg[i] end)
-if #back > 0 then
-  frames(prefix .. 'front', back, above(prefix, now))
-  bump(counters, 'waiting', #back)
-end
+local next_id
+section(2, function(i)
+  next_id = next_id or above(prefix, now)
+  call('XADD', prefix .. 'front', next_id(), 'f', arg[i + 1])
+  bump(counters, 'waiting', tonumber(arg[i]))
+end)
 section(3, function(i)
   local key = prefix .. 'result:' .. arg[i]
   call('XADD', key, 'MAXLEN', 1, '*', 'r', arg[i + 2])

@@ -3,6 +3,8 @@ local function head(message)
   local _, version, flags, crashes, policy, attempt, uid, enqueued, task, lock, id, ttl =
     struct.unpack('<I4BBBBI2c16I8I2I2I2I8', message)
   local at = 49
+  -- Of another version only the fixed part is known; it is kept for a worker that knows the rest.
+  if version ~= 1 then flags, policy, task, lock, id = 0, 0, 0, 0, 0 end
   local job = {uid = uid, version = version, flags = flags, crashes = crashes, attempt = attempt, enqueued = enqueued, ttl = ttl,
     until_ = policy % 4, renew = policy % 8 >= 4, conflict = math.floor(policy / 8) % 4, tracked = flags % 32 >= 16}
   job.task = string.sub(message, at, at + task - 1)

@@ -1,0 +1,1 @@
+"""The process that runs jobs: one duty a file, wired by `worker.py`."""

@@ -1,0 +1,198 @@
+"""The executor: how a job of each task is called, and what each way of ending means. It never touches Redis."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import traceback
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from fastq.codec import Message, Template, encode_plain, new_uid
+from fastq.errors import PayloadError
+from fastq.retry import Drop, Retry, RetryPolicy, retries_as_sent
+from fastq.task import Task
+from fastq.worker.report import Outcome
+from fastq.worker.threads import Threads
+from fastq_ext.holding import Entry, Line
+from fastq_ext.runner import Run
+
+_log = logging.getLogger("fastq.worker")
+
+MAX_ERROR_TEXT = 8192  # characters of an error and of its traceback that are kept
+MAX_KEPT = 65536  # bytes of a corrupt frame that are kept
+UNKNOWN_GRACE_MS = 3_600_000  # a job whose task or message version nobody here knows is given back for so long
+UNKNOWN_DELAYS_MS = (1000, 2000, 5000, 10_000, 30_000, 60_000)
+
+
+class Executor:
+    """Turns what happens to runs into outcomes on their holdings."""
+
+    def __init__(self, threads: Threads, now_ms: Callable[[], int]) -> None:
+        self._threads = threads
+        self._now_ms = now_ms
+
+    def line(self, task: Task[Any, Any]) -> Line:
+        """How the runner calls a task's jobs."""
+        call: Callable[..., Coroutine[Any, Any, Any]]
+        call = task.fn if task.is_async else self._threads.caller(task.fn)  # type: ignore[assignment]
+        return Line(
+            task, task.name, call, task.decoder.decode, asks=task.track, keeps=task.track, timeout=task.timeout or 0.0
+        )
+
+    # --- what the runner reports
+
+    def returned(self, run: Run, value: Any) -> None:
+        """An attempt returned, and its success leaves a record."""
+        message, task = run.message, run.line.task
+        outcomes: list[Outcome] = []
+        if task.result_ttl is not None:
+            try:
+                encoded = encode_plain(value)
+            except Exception as error:  # whatever the value's own code raises
+                self._bury(run, TypeError(f"the result cannot be encoded: {error}"), "its result cannot be encoded")
+                return
+            outcomes.append(("result", message.uid, round(task.result_ttl * 1000), encoded))
+        run.holding.count("succeeded")
+        run.holding.count(f"succeeded:{task.name}")
+        run.holding.end(run.entry, run.place, ("end", "succeeded", 1, head_of(message)), *outcomes)
+
+    def failed(self, run: Run, error: BaseException) -> None:
+        """An attempt raised."""
+        try:
+            self._failed(run, error)
+        except Exception as problem:  # a fault of ours, or of a retry policy, must not lose the job
+            _log.exception("task=%s uid=%s its failure could not be handled", run.line.task.name, run.message.uid.hex())
+            if run.alive:
+                self._bury(run, problem, "its failure could not be handled")
+
+    def _failed(self, run: Run, error: BaseException) -> None:
+        message, task = run.message, run.line.task
+        if isinstance(error, asyncio.CancelledError) and run.reason == "shutdown":
+            run.holding.end(run.entry, run.place, ("back", 1, message.raw))
+        elif isinstance(error, asyncio.CancelledError) and run.reason == "cancel":
+            self.end(run, "cancelled")
+        elif isinstance(error, Drop):
+            _log.info("task=%s uid=%s dropped: %s", task.name, message.uid.hex(), describe(error))
+            self.end(run, "dropped")
+        else:
+            if run.reason == "timeout":
+                limit = run.timeout
+                error = TimeoutError(f"the attempt ran longer than {limit:g} s")
+            try:
+                delay = self._delay(run, message, error)
+            except Exception as problem:
+                self._bury(run, problem, f"its retry policy failed: {describe(problem)}")
+                return
+            if delay is None:
+                self._bury(run, error, "")
+            else:
+                self._retry(run, message, error, delay)
+
+    def lost(self, entry: Entry, place: int, why: BaseException | None) -> None:
+        """A job cannot be started: its task or version is not known here (why is None), or its arguments do not fit."""
+        message, holding = entry.frame[place], entry.holding
+        if why is None:
+            self._give_back(entry, place, message)
+            return
+        text = str(why) if isinstance(why, PayloadError) else describe(why)
+        _log.error("task=%s uid=%s dead: %s", message.task, message.uid.hex(), text)
+        holding.count(f"dead:{message.task}")
+        holding.end(entry, place, ("dead", with_error(message, why, "the arguments do not fit the task"), ""))
+
+    def unsound(self, entry: Entry) -> None:
+        """What stands behind the sound messages of a frame goes dead once, its bytes kept, cut to 64 KiB."""
+        rest = bytes(entry.frame.rest[:MAX_KEPT])
+        now = self._now_ms()
+        _log.error("queue=%s entry=%s: %d bytes cannot be read as a message", entry.holding.keys.queue,
+                   entry.id.decode(), len(entry.frame.rest))  # fmt: skip
+        message = Template("fastq:unreadable").encode((rest,), {}, new_uid(now), now)
+        entry.holding.end_rest(entry, ("dead", message, "these bytes of a stream entry cannot be read as a message"))
+
+    def end(self, run: Run, state: str) -> None:
+        """End a run in a final state other than success and death."""
+        run.holding.count(state)
+        run.holding.count(f"{state}:{run.line.task.name}")
+        run.holding.end(run.entry, run.place, ("end", state, 1, head_of(run.message)))
+
+    # --- outcomes
+
+    def _delay(self, run: Run, message: Message, error: BaseException) -> float | None:
+        policy: RetryPolicy = run.line.task.retry
+        override = message.extras.get("retries")
+        if override is not None:
+            policy = retries_as_sent(override, policy)
+        delay = policy.next_delay(message.attempt, error)
+        if delay is not None and isinstance(error, Retry) and error.delay is not None:
+            return error.delay
+        return delay
+
+    def _retry(self, run: Run, message: Message, error: BaseException, delay: float) -> None:
+        task = run.line.task
+        _log.warning("task=%s uid=%s attempt=%d failed, next in %.1f s: %s", task.name, message.uid.hex(), message.attempt,
+                     delay, describe(error))  # fmt: skip
+        run.holding.count("failed")
+        run.holding.count(f"failed:{task.name}")
+        due = self._now_ms() + max(0, round(delay * 1000))
+        again = with_error(message, error, "", attempt=message.attempt + 1)
+        run.holding.end(run.entry, run.place, ("retry", due, again))
+
+    def _bury(self, run: Run, error: BaseException, why: str) -> None:
+        message, task = run.message, run.line.task
+        _log.error("task=%s uid=%s attempt=%d dead: %s", task.name, message.uid.hex(), message.attempt, why or describe(error))
+        run.holding.count("failed")
+        run.holding.count(f"failed:{task.name}")
+        run.holding.count(f"dead:{task.name}")
+        run.holding.end(run.entry, run.place, ("dead", with_error(message, error, why), ""))
+
+    def _give_back(self, entry: Entry, place: int, message: Message) -> None:
+        """A job that a newer worker may know waits for one, uncounted as an attempt, until its grace is over."""
+        holding, now = entry.holding, self._now_ms()
+        what = f"task {message.task!r}" if message.version == 1 else f"message version {message.version}"
+        waited = now - message.enqueued_at
+        if waited > UNKNOWN_GRACE_MS:
+            _log.error("queue=%s uid=%s dead: %s is not known here", holding.keys.queue, message.uid.hex(), what)
+            holding.end(entry, place, ("dead", message.raw, f"unknown {what}"))
+            return
+        step = sum(waited > 2 * delay for delay in UNKNOWN_DELAYS_MS[:-1])
+        _log.warning("queue=%s uid=%s %s is not known here: given back", holding.keys.queue, message.uid.hex(), what)
+        holding.end(entry, place, ("retry", now + UNKNOWN_DELAYS_MS[step], message.raw))
+
+
+def head_of(message: Message) -> bytes:
+    """A message up to its payload: what scripts look at."""
+    raw = message.raw
+    return raw[: len(raw) - len(message.payload)]
+
+
+def with_error(message: Message, error: BaseException, why: str, *, attempt: int | None = None) -> bytes:
+    """The message with its last error in it, trimmed."""
+    extras = dict(message.extras)
+    extras["error"] = {
+        "why": why or "no attempts left",
+        "type": type(error).__qualname__,
+        "text": _text(error)[:MAX_ERROR_TEXT],
+        "traceback": _traceback(error),
+    }
+    return message.replace(attempt=attempt, extras=encode_plain(extras))
+
+
+def describe(error: BaseException) -> str:
+    """An error in a line; one whose own text cannot be had is told by its kind."""
+    return f"{type(error).__qualname__}: {_text(error)[:500]}".rstrip(": ").replace("\n", " ")
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error).encode("utf-8", "backslashreplace").decode()
+    except Exception:  # its __str__ is the user's
+        return "(its text cannot be had)"
+
+
+def _traceback(error: BaseException) -> str:
+    try:
+        lines = traceback.format_exception(error, limit=-20, chain=error.__cause__ is not None or not error.__suppress_context__)
+        text = "".join(lines[-60:])
+    except Exception:  # RecursionError in a chain of causes, a __str__ that raises
+        text = "".join(traceback.format_tb(error.__traceback__, limit=-20))
+    return text.encode("utf-8", "backslashreplace").decode()[-MAX_ERROR_TEXT:]

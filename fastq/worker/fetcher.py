@@ -1,0 +1,198 @@
+"""The fetcher: the only door into the executor. It asks for as many jobs as there is room for, and waits when there are none.
+
+Room is counted in jobs: the slots that are free, and about 100 ms of work at the measured rate, so that slow jobs are never
+hoarded and fast ones never starve. Queues are read one by one, from the highest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+
+from fastq.broker import requests
+from fastq.broker.clients import AsyncClient
+from fastq.broker.requests import Entry, Fetched
+from fastq.broker.talk import ServerError
+from fastq.errors import BrokerError
+from fastq_ext.holding import Holding
+from fastq_ext.runner import Runner
+
+_log = logging.getLogger("fastq.worker")
+
+MOST_CREDIT = 2000  # jobs
+AHEAD = 0.1  # seconds of work that may wait for a slot
+MOST_ENTRIES = 1000  # of one read
+LONGEST_WAIT = 1.0  # seconds
+STREAM, FRONT, SUSPECTS = 0, 1, 2
+
+
+class Fetcher:
+    """Keeps the holdings fed. `rejoin(holding)` is called for a queue whose group or membership is gone."""
+
+    def __init__(
+        self,
+        client: AsyncClient,
+        waiting: AsyncClient,
+        runner: Runner,
+        holdings: list[Holding],
+        *,
+        unsound: Callable[..., None],
+        woken: Callable[[Holding], None],
+        rejoin: Callable[[Holding], Awaitable[None]],
+        may_start: Callable[[], bool],
+    ) -> None:
+        self._client = client
+        self._waiting = waiting
+        self._runner = runner
+        self._holdings = holdings
+        self._unsound, self._woken, self._rejoin, self._may_start = unsound, woken, rejoin, may_start
+        self._room = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._jobs_per_entry = 1.0
+        self._rate = 0.0  # jobs a second that end here, while there is work
+        self._measured = (time.monotonic(), 0)
+        self.paused: set[str] = set()
+        self.found_nothing = False  # whether the last look at all queues brought no job
+
+    def room(self) -> None:
+        """A slot found nothing to do."""
+        self._room.set()
+
+    def stop(self) -> None:
+        """Fetch no more."""
+        self._stopping.set()
+        self._room.set()
+
+    async def run(self) -> None:
+        """Fetch until told to stop. Raises BrokerError when the server cannot be reached; call it again then."""
+        while not self._stopping.is_set():
+            credit = self._credit() if self._may_start() else 0
+            if credit <= 0:
+                await self._wait_for_room()
+                continue
+            found = 0
+            for holding in list(self._holdings):
+                found += await self._read(holding, credit - found)
+                if found >= credit:
+                    break
+            self.found_nothing = found == 0
+            if not found and not self._stopping.is_set():
+                await self._wait(credit)
+
+    def _credit(self) -> int:
+        runner = self._runner
+        now, finished = time.monotonic(), runner.finished
+        since, before = self._measured
+        if now - since >= AHEAD / 2:
+            rate = (finished - before) / (now - since)
+            self._rate = max(rate, 0.7 * self._rate)
+            self._measured = (now, finished)
+        free = len(runner.slots) - runner.running
+        return min(MOST_CREDIT, free + int(self._rate * AHEAD)) - runner.ready
+
+    async def _wait_for_room(self) -> None:
+        self._room.clear()
+        try:
+            async with asyncio.timeout(AHEAD / 2):
+                await self._room.wait()
+        except TimeoutError:
+            pass
+
+    async def _read(self, holding: Holding, credit: int) -> int:
+        entries = max(1, min(MOST_ENTRIES, int(credit / self._jobs_per_entry)))
+        suspects = not any(entry.stream == SUSPECTS for entry in holding.entries.values())
+        fetched = await self._ask(
+            holding, requests.fetch(holding.keys, holding.worker, entries=entries, suspects=suspects)
+        )
+        if fetched is None:
+            return 0
+        self._gate(holding, fetched.gate)
+        found = self._take(holding, FRONT, fetched.front)
+        found += self._take(holding, STREAM, fetched.stream)
+        return found + self._take(holding, SUSPECTS, fetched.suspects)
+
+    async def _ask(self, holding: Holding, request: requests.Request[Fetched]) -> Fetched | None:
+        if holding.keys.queue in self.paused and await self._still_paused(holding):
+            return None
+        try:
+            return await self._client.call(request)
+        except ServerError as error:
+            if error.code != "NOGROUP":
+                raise
+            await self._rejoin(holding)
+            return None
+
+    async def _still_paused(self, holding: Holding) -> bool:
+        gate = await self._client.call(requests.gate(holding.keys))
+        self._gate(holding, gate)
+        return gate == "paused"
+
+    async def _wait(self, credit: int) -> None:
+        """Wait for the first job of any queue, for a while."""
+        holdings = [holding for holding in self._holdings if holding.keys.queue not in self.paused]
+        if not holdings:
+            await self._wait_for_room()
+            return
+        entries = max(1, min(MOST_ENTRIES, int(credit / self._jobs_per_entry)))
+        # A worker has one name in all queues, unless it was taken for dead in one: then that one is looked at by reads alone.
+        worker = holdings[0].worker
+        holdings = [holding for holding in holdings if holding.worker == worker]
+        request = requests.wait([h.keys for h in holdings], worker, entries=entries, seconds=LONGEST_WAIT)
+        try:
+            found, gates = await self._waiting.call(request)
+        except BrokerError as error:
+            if self._stopping.is_set():
+                return  # the connection was closed to end this wait
+            if not isinstance(error, ServerError) or error.code != "NOGROUP":
+                raise
+            for holding in holdings:
+                await self._rejoin(holding)
+            return
+        for holding, gate in zip(holdings, gates, strict=True):
+            self._gate(holding, gate)
+            for place, key in ((FRONT, holding.keys.front), (STREAM, holding.keys.stream)):
+                if key in found:
+                    self._take(holding, place, found[key])
+
+    def _gate(self, holding: Holding, gate: str) -> None:
+        holding.gate = gate != ""
+        if gate == "paused":
+            self.paused.add(holding.keys.queue)
+        else:
+            self.paused.discard(holding.keys.queue)
+
+    def _take(self, holding: Holding, stream: int, entries: list[Entry]) -> int:
+        if not entries:
+            return 0
+        jobs = 0
+        for entry_id, fields in entries:
+            if fields is None:
+                holding.count("lost")
+                holding.done(stream, entry_id)
+            elif fields[0] != b"f":
+                holding.done(stream, entry_id)
+                self._woken(holding)
+            else:
+                entry = holding.add(stream, entry_id, fields[1])
+                jobs += entry.frame.count
+                if entry.frame.rest or not entry.frame.count:
+                    self._unsound(entry)
+        if jobs:
+            self._jobs_per_entry += 0.2 * (jobs / len(entries) - self._jobs_per_entry)
+            self._runner.feed()
+        return jobs
+
+    async def compare(self, holding: Holding) -> None:
+        """Take in entries that the group says are ours and that we do not know: a reply was lost on its way."""
+        with holding.watch_ends() as ended:
+            known = await self._client.call(requests.held(holding.keys, holding.worker))
+            unknown = [(s, entry_id) for s, entry_id in known if entry_id not in holding.entries and entry_id not in ended]
+            for stream, key in ((STREAM, holding.keys.stream), (FRONT, holding.keys.front), (SUSPECTS, holding.keys.suspects)):
+                ids = [entry_id for s, entry_id in unknown if s == stream]
+                if ids:
+                    bodies = await self._client.call(requests.entry_bodies(key, ids))
+                    _log.info("queue=%s %d entries had been assigned unheard", holding.keys.queue, len(ids))
+                    self._take(holding, stream, [body for body in bodies if body[0] not in ended])
+

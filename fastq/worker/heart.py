@@ -1,0 +1,188 @@
+"""The heart: a small process that beats for its worker, and ends with it.
+
+A worker's own interpreter can be held for many seconds, by one regular expression; then its beat must not stop. It must stop when
+the worker does: when it is gone or stopped, or when its event loop has made no step for `WATCHDOG` seconds.
+
+The worker writes lines to the heart's input: "+ <queue> <worker>" and "- <queue> <worker>" to beat in a queue or no more, "." for a
+step of the loop. The heart answers "ok" when every queue has taken its beat, and "fenced <queue> <worker>" when one did not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from fastq.broker import requests
+from fastq.broker.broker import Broker
+from fastq.config import Config
+from fastq.errors import BrokerError
+from fastq.keys import QueueKeys, queue_keys
+
+WATCHDOG = 300.0
+
+
+class Heart:
+    """The worker's end: starts the process, tells it where to beat, and knows when the last beat was taken."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._process: asyncio.subprocess.Process | None = None
+        self._names: set[tuple[str, str]] = set()
+        self.last_beat = time.monotonic()
+        self.on_fenced: Callable[[str, str], None] = lambda queue, worker: None
+
+    @property
+    def well(self) -> bool:
+        """Whether a beat was taken recently enough for nobody to think this worker dead."""
+        return time.monotonic() - self.last_beat < 0.7 * self._config.lease
+
+    def join(self, queue: str, worker: str) -> None:
+        """Beat in this queue too."""
+        self._names.add((queue, worker))
+        self._write(f"+ {queue} {worker}")
+
+    def leave(self, queue: str, worker: str) -> None:
+        """Beat there no more."""
+        self._names.discard((queue, worker))
+        self._write(f"- {queue} {worker}")
+
+    def step(self) -> None:
+        """The event loop is alive."""
+        self._write(".")
+
+    async def run(self) -> None:
+        """Keep a heart process until cancelled; one that ends is replaced."""
+        while True:
+            await self._start()
+            try:
+                await self._listen()
+            finally:
+                await self._end()
+            await asyncio.sleep(0.1)
+
+    async def _start(self) -> None:
+        options = {"url": self._config.endpoint().url, "namespace": self._config.namespace, "lease": self._config.lease,
+                   "redis_options": _plain(self._config.redis_options), "pid": os.getpid()}  # fmt: skip
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable, "-P", "-m", "fastq.worker.heart", json.dumps(options),
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        for queue, worker in self._names:
+            self._write(f"+ {queue} {worker}")
+
+    async def _listen(self) -> None:
+        assert self._process is not None and self._process.stdout is not None
+        async for line in self._process.stdout:
+            what, *rest = line.decode().split()
+            if what == "ok":
+                self.last_beat = time.monotonic()
+            elif what == "fenced":
+                self.on_fenced(*rest)
+
+    async def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is not None and process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+    def _write(self, line: str) -> None:
+        process = self._process
+        if process is not None and process.stdin is not None and not process.stdin.is_closing():
+            process.stdin.write(line.encode() + b"\n")
+
+
+def _plain(options: Any) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if isinstance(value, str | int | float | bool)}
+
+
+# --- the process
+
+
+class _Beats:
+    """The heart's end."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        self._worker_pid = options["pid"]
+        self._broker = Broker(
+            Config(options["url"], options["namespace"], lease=options["lease"], redis_options=options["redis_options"])
+        )
+        self._namespace = options["namespace"]
+        self._period = min(1.0, options["lease"] / 5)
+        self._names: dict[str, list[str]] = {}
+        self._stepped = time.monotonic()
+        self._rest = b""
+
+    def run(self) -> None:
+        """Beat until the worker has gone."""
+        due = time.monotonic()
+        while True:
+            ready, _, _ = select.select([0], [], [], max(0.0, due - time.monotonic()))
+            if ready and not self._hear(os.read(0, 65536)):
+                return
+            if time.monotonic() >= due:
+                due = time.monotonic() + self._period
+                if os.getppid() != self._worker_pid:
+                    return
+                if not _stopped(self._worker_pid) and time.monotonic() - self._stepped < WATCHDOG:
+                    self._beat()
+
+    def _hear(self, data: bytes) -> bool:
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            words = line.decode().split()
+            self._stepped = time.monotonic()
+            if words[0] == "+":
+                self._names.setdefault(words[1], []).append(words[2])
+                self._beat()
+            elif words[0] == "-" and words[2] in self._names.get(words[1], []):
+                self._names[words[1]].remove(words[2])
+        return bool(data)
+
+    def _beat(self) -> None:
+        answers = []
+        for queue, workers in self._names.items():
+            if not workers:
+                continue
+            try:
+                known = self._broker.call(requests.beat(self._keys(queue), [name.encode() for name in workers]))
+            except BrokerError:
+                return  # the worker hears no "ok"; it knows what that means
+            fenced = [name for name, alive in zip(workers, known, strict=True) if not alive]
+            answers += [f"fenced {queue} {name}\n" for name in fenced]
+            self._names[queue] = [name for name in workers if name not in fenced]
+        os.write(1, "".join([*answers, "ok\n"]).encode())
+
+    def _keys(self, queue: str) -> QueueKeys:
+        return queue_keys(self._namespace, queue)
+
+
+def _stopped(pid: int) -> bool:
+    """Whether a process was stopped (SIGSTOP) or is a zombie."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False  # no /proc here: whether it exists at all is seen by the end of our input
+    return stat.rpartition(") ")[2][:1] in ("T", "t", "Z")
+
+
+def main() -> None:
+    """`python -m fastq.worker.heart OPTIONS`."""
+    # The terminal's signals are for the worker, which ends this process by closing its input.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    with contextlib.suppress(BrokenPipeError):
+        _Beats(json.loads(sys.argv[1])).run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""The starter: asks the server for jobs that may not start unasked (gated, tracked, expiring, with a lock that starts)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from fastq.broker import requests
+from fastq.broker.clients import AsyncClient
+from fastq.worker.executor import head_of
+from fastq.worker.settler import FOR_EVER
+from fastq_ext.holding import Entry, Holding
+from fastq_ext.runner import Runner
+
+_log = logging.getLogger("fastq.worker")
+
+MOST_AT_ONCE = 200
+TRACK_MS = 30 * 86_400_000  # that a running job's state is kept, should everything that could end it vanish
+
+
+class Starter:
+    """Asks for one holding, until cancelled."""
+
+    def __init__(self, client: AsyncClient, runner: Runner, holding: Holding, now_ms: Callable[[], int]) -> None:
+        self._client = client
+        self._runner = runner
+        self._holding = holding
+        self._now_ms = now_ms
+        self._asking = asyncio.Event()
+
+    def ask(self) -> None:
+        """A job has to ask."""
+        self._asking.set()
+
+    async def run(self) -> None:
+        """Ask for what has to, a batch at a time. Raises WorkerFenced."""
+        while True:
+            await self._asking.wait()
+            self._asking.clear()
+            while batch := self._holding.take_asking(MOST_AT_ONCE):
+                await self._ask_for(batch)
+
+    async def _ask_for(self, batch: list[tuple[Entry, int]]) -> None:
+        holding = self._holding
+        alive: list[tuple[Entry, int]] = []
+        heads: list[bytes] = []
+        for entry, place in batch:
+            message = entry.frame[place]
+            if message.expires_ms is not None and message.attempt == 1 and self._now_ms() > message.expires_ms:
+                self._end(entry, place, message, "expired")
+            else:
+                alive.append((entry, place))
+                heads.append(head_of(message))
+        if not heads:
+            return
+        request = requests.start(holding.keys, holding.worker, heads, track_ms=TRACK_MS)
+        verdicts = await self._client.call(request, patience=FOR_EVER)
+        for (entry, place), verdict in zip(alive, verdicts.decode(), strict=True):
+            if verdict == "g":
+                holding.clear(entry, place)
+            elif verdict == "c":
+                self._end(entry, place, entry.frame[place], "cancelled")
+            else:
+                holding.end(entry, place, ("back", 1, entry.frame.message_bytes(place)))
+        self._runner.feed()
+
+    def _end(self, entry: Entry, place: int, message: Any, state: str) -> None:
+        _log.info("queue=%s task=%s uid=%s %s", self._holding.keys.queue, message.task, message.uid.hex(), state)
+        self._holding.count(state)
+        self._holding.count(f"{state}:{message.task}")
+        self._holding.end(entry, place, ("end", state, int(message.attempt > 1), head_of(message)))

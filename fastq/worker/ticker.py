@@ -1,0 +1,78 @@
+"""The ticker: once a second per queue, and when a job falls due, it lets the server promote, judge and prune."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from fastq.broker import requests
+from fastq.broker.clients import AsyncClient
+from fastq.config import Config
+from fastq_ext.holding import Holding
+
+_log = logging.getLogger("fastq.worker")
+
+MOST_MOVED = 200  # jobs or entries in one call
+MOST_DEAD = 100_000
+MOST_DEAD_BYTES = 256 << 20
+DEAD_MS = 90 * 86_400_000
+COMPARE_EVERY = 10  # ticks
+
+
+class Ticker:
+    """Ticks one queue. `compare` is called now and then to look for entries that were assigned unheard."""
+
+    def __init__(
+        self, client: AsyncClient, holding: Holding, config: Config, compare: Callable[[Holding], Awaitable[None]]
+    ) -> None:
+        self._client = client
+        self._holding = holding
+        self._config = config
+        self._compare = compare
+        self._poked = asyncio.Event()
+        self.period = min(1.0, config.lease / 8)
+        self.due_in: float | None = None  # seconds until the next scheduled job, as of the last tick
+
+    def poke(self) -> None:
+        """A job was scheduled that may be due before the next tick."""
+        self._poked.set()
+
+    async def run(self) -> None:
+        """Tick until cancelled. Raises WorkerFenced, BrokerError."""
+        ticks = 0
+        while True:
+            tick = await self._client.call(self._request())
+            self.due_in = tick.due_in
+            self._tell(tick)
+            ticks += 1
+            if ticks % COMPARE_EVERY == 0:
+                await self._compare(self._holding)
+            if tick.more:
+                continue
+            wait = self.period if tick.due_in is None else min(self.period, tick.due_in)
+            try:
+                async with asyncio.timeout(wait):
+                    await self._poked.wait()
+            except TimeoutError:
+                pass
+            self._poked.clear()
+
+    def _request(self) -> requests.Request[requests.Tick]:
+        return requests.tick(
+            self._holding.keys,
+            self._holding.worker,
+            lease_ms=round(self._config.lease * 1000),
+            limit=MOST_MOVED,
+            max_crashes=self._config.max_crashes,
+            dead_jobs=MOST_DEAD,
+            dead_bytes=MOST_DEAD_BYTES,
+            dead_ms=DEAD_MS,
+        )
+
+    def _tell(self, tick: requests.Tick) -> None:
+        queue = self._holding.keys.queue
+        if tick.reclaimed:
+            _log.warning("queue=%s %d jobs of workers that are gone were brought back", queue, tick.reclaimed)
+        if tick.lost:
+            _log.error("queue=%s %d jobs had lost their messages", queue, tick.lost)

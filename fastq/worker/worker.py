@@ -1,0 +1,391 @@
+"""The worker: one process that runs jobs. It wires the services, watches over them, and ends in good order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+import signal
+import socket
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from fastq.broker import requests
+from fastq.broker.requests import WorkerFenced
+from fastq.config import DEFAULT_QUEUE, check_count, check_name, check_seconds
+from fastq.errors import BrokerError
+from fastq.keys import queue_keys
+from fastq.worker.balance import Balance
+from fastq.worker.deadlines import Deadlines
+from fastq.worker.executor import Executor
+from fastq.worker.fetcher import Fetcher
+from fastq.worker.heart import Heart
+from fastq.worker.settler import FOR_EVER, Settler
+from fastq.worker.starter import Starter
+from fastq.worker.threads import Threads
+from fastq.worker.ticker import Ticker
+from fastq_ext.holding import Holding
+from fastq_ext.runner import Run, Runner, Slot
+
+if TYPE_CHECKING:
+    from fastq.app import FastQ
+
+_log = logging.getLogger("fastq.worker")
+
+CONCURRENCY = 100
+GRACE = 25.0
+STEP_EVERY = 1.0
+BURST_HORIZON = 1.0  # seconds: a burst waits for what falls due within
+LAST_CALLS = 5.0  # seconds for the last settling and leaving, when the server does not answer
+
+
+class Desk:
+    """A holding and the services that serve it alone."""
+
+    def __init__(self, holding: Holding, settler: Settler, starter: Starter, ticker: Ticker) -> None:
+        self.holding, self.settler, self.starter, self.ticker = holding, settler, starter, ticker
+        self.tasks: list[asyncio.Task[None]] = []
+
+
+class Worker:
+    """Runs the jobs of an app's queues in this process.
+
+    `queues` None: those of the app's tasks, and "default", in turn; a sequence: in strict order. `concurrency` jobs run at once.
+    `burst`: end when nothing is left to do. `grace`: seconds that running jobs get to end after a signal.
+
+    >>> app.worker(queues=["mail"], burst=True).run()  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        app: FastQ,
+        *,
+        queues: Sequence[str] | None = None,
+        concurrency: int = CONCURRENCY,
+        burst: bool = False,
+        grace: float = GRACE,
+    ) -> None:
+        self._app = app
+        self._config = app.config
+        self._concurrency = check_count("concurrency", concurrency, least=1, most=10_000)
+        self._grace = check_seconds("grace", grace)
+        self._burst = burst
+        self._queues = [check_name("queue", name) for name in dict.fromkeys(queues)] if queues is not None else None
+        self._desks: dict[str, Desk] = {}
+        self._holdings: list[Holding] = []
+        self._ending: asyncio.Event | None = None
+        self._at_once = False
+        self.finished = 0  # jobs whose turn ended here
+
+    def run(self) -> None:
+        """Run until SIGTERM, SIGINT or `stop()`; a second signal ends at once. Raises BrokerError when Redis cannot be reached
+        at the start."""
+        import uvloop
+
+        uvloop.run(self.arun())
+
+    def stop(self) -> None:
+        """End in good order, as SIGTERM does. For the event loop's own thread."""
+        if self._ending is not None:
+            if self._ending.is_set():
+                self._at_once = True
+            self._ending.set()
+
+    async def arun(self) -> None:
+        """`run()` on the running event loop. Signals are taken over when it runs in the main thread."""
+        loop = asyncio.get_running_loop()
+        self._ending = asyncio.Event()
+        self._app.import_tasks()
+        broker = self._app.broker
+        self._calls = broker.new_client()
+        self._waits = broker.new_client()
+        self._broker = broker
+        self._name = f"{socket.gethostname()[:40]}-{os.getpid()}".replace(" ", "_")
+        threads = Threads(loop)
+        self._executor = Executor(threads, broker.clock.now_ms)
+        self._runner = Runner(
+            loop,
+            lost=self._executor.lost,
+            failed=self._executor.failed,
+            returned=self._executor.returned,
+            on_room=self._on_room,
+            stain=self._replace_slot,
+        )
+        self._runner.in_turn = self._queues is None
+        self._heart = Heart(self._config)
+        self._heart.on_fenced = self._on_fenced
+        self._fetcher = Fetcher(
+            self._calls,
+            self._waits,
+            self._runner,
+            self._holdings,
+            unsound=self._executor.unsound,
+            woken=lambda holding: self._desks[holding.keys.queue].ticker.poke(),
+            rejoin=self._rejoin,
+            may_start=lambda: self._heart.well,
+        )
+        self._deadlines = Deadlines(self._runner, self._executor.failed, lambda run: self._replace_slot(run.slot))
+        with _signals(loop, self.stop):
+            try:
+                await self._serve()
+            finally:
+                threads.close()
+                self._calls.close()
+                self._waits.close()
+
+    # --- from start to end
+
+    async def _serve(self) -> None:
+        queues = self._queues if self._queues is not None else self._all_queues()
+        # The first connection tells at once what is wrong with URL, password or version.
+        await self._calls.call(requests.gate(queue_keys(self._config.namespace, queues[0])))
+        services: list[asyncio.Task[None]] = []
+        try:
+            services.append(self._service("heart", self._heart.run))
+            for queue in queues:
+                await self._join(queue)
+            for _ in range(self._concurrency):
+                self._open_slot()
+            fetching = self._service("fetcher", self._fetch)
+            services += [
+                self._service("deadlines", self._deadlines.run),
+                self._service("balance", Balance(self._runner, self._holdings).run),
+                self._service("steps", self._step),
+            ]
+            if self._burst:
+                services.append(self._service("burst", self._watch_burst))
+            _log.info("worker %s serves %s with %d slots", self._name, ", ".join(queues), self._concurrency)
+            assert self._ending is not None
+            await self._ending.wait()
+            self._fetcher.stop()
+            self._waits.close()
+            await asyncio.wait([fetching])
+            await self._end_runs()
+            await self._leave()
+        finally:
+            await _cancel([*services, *(task for desk in self._desks.values() for task in desk.tasks)])
+        self.finished = self._runner.finished
+        _log.info("worker %s has ended after %d jobs", self._name, self.finished)
+
+    async def _end_runs(self) -> None:
+        """Hand back what has not started, let the rest end within the grace time, then cancel and hand back."""
+        runner = self._runner
+        for holding in self._holdings:
+            holding.hand_back_asking()
+            holding.hand_back(holding.ready, 64)
+        runner.stopping = True
+        runner.wake_all()
+        until = time.monotonic() + self._grace
+        while runner.running and time.monotonic() < until and not self._at_once:
+            await asyncio.sleep(0.01)
+        for run in runner.runs():
+            self._deadlines.tell(run, "shutdown")
+        until = time.monotonic() + (0 if self._at_once else 0.5)
+        while runner.running and time.monotonic() < until:
+            await asyncio.sleep(0.01)
+        for run in runner.runs():
+            self._give_up(run)
+
+    def _give_up(self, run: Run) -> None:
+        """A run that cannot be stopped: the job is another worker's from here on, and what this one does counts no more."""
+        if run.alive:
+            run.ended = True
+            run.holding.end(run.entry, run.place, ("back", 1, run.message.raw))
+
+    async def _leave(self) -> None:
+        for desk in self._desks.values():
+            desk.settler.end()
+        settling = [task for desk in self._desks.values() for task in desk.tasks[:1]]
+        done, late = await asyncio.wait(settling, timeout=LAST_CALLS)
+        if late:
+            _log.error("the server does not answer: what could not be settled is repeated elsewhere")
+            return
+        for desk in self._desks.values():
+            with contextlib.suppress(BrokerError, TimeoutError):
+                async with asyncio.timeout(LAST_CALLS):
+                    await self._take_out(desk.holding)
+
+    async def _take_out(self, holding: Holding) -> None:
+        more = True
+        while more:
+            request = requests.leave(holding.keys, holding.worker, died=False, max_crashes=self._config.max_crashes)
+            _, more = await self._calls.call(request)
+        self._heart.leave(holding.keys.queue, holding.worker.decode())
+
+    # --- services
+
+    def _service(self, name: str, run: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
+        """Run a service for as long as the worker lives: none of them can die quietly."""
+
+        async def keep() -> None:
+            pause = 0.1
+            while True:
+                begun = time.monotonic()
+                try:
+                    await run()
+                    return
+                except WorkerFenced:
+                    raise
+                except BrokerError as error:
+                    _log.warning("%s: %s; trying again in %.1f s", name, error, pause)
+                except Exception:
+                    _log.exception("%s failed; it starts again in %.1f s", name, pause)
+                pause = 0.1 if time.monotonic() - begun > 5 else min(pause * 2, 2.0)
+                await asyncio.sleep(pause)
+
+        return asyncio.create_task(keep(), name=f"fastq-{name}")
+
+    async def _fetch(self) -> None:
+        try:
+            await self._fetcher.run()
+        except BrokerError:
+            for desk in list(self._desks.values()):
+                with contextlib.suppress(WorkerFenced):
+                    await self._fetcher.compare(desk.holding)
+            raise
+
+    async def _step(self) -> None:
+        while True:
+            self._heart.step()
+            await asyncio.sleep(STEP_EVERY)
+
+    async def _watch_burst(self) -> None:
+        while not self._is_idle():
+            await asyncio.sleep(0.02)
+        self.stop()
+
+    def _is_idle(self) -> bool:
+        runner = self._runner
+        if not self._fetcher.found_nothing or runner.running or runner.ready:
+            return False
+        return all(
+            not desk.holding.asking
+            and not desk.holding.touched_any
+            and not desk.holding.entries
+            and (desk.ticker.due_in is None or desk.ticker.due_in > BURST_HORIZON)
+            for desk in self._desks.values()
+        )
+
+    # --- queues
+
+    async def _join(self, queue: str) -> None:
+        """Enter a queue under a name that nobody had before."""
+        keys = queue_keys(self._config.namespace, queue)
+        worker = f"{self._name}-{secrets.token_hex(4)}".encode()
+        desk = self._desk(keys, worker)
+        await self._calls.call(requests.note_queue(keys, self._broker.clock.now_ms()))
+        again = await self._calls.call(requests.join(keys, worker), patience=FOR_EVER)
+        if again:
+            _log.warning("queue=%s its group had been lost: %d jobs were added anew", queue, again)
+        self._heart.join(queue, worker.decode())
+        self._desks[queue] = desk
+        self._holdings.append(desk.holding)
+        self._runner.holdings.append(desk.holding)
+        desk.tasks = [
+            self._service(f"settler of {queue}", desk.settler.run),
+            self._service(f"starter of {queue}", desk.starter.run),
+            self._service(f"ticker of {queue}", desk.ticker.run),
+        ]
+        for task in desk.tasks:
+            task.add_done_callback(lambda ended, holding=desk.holding: self._on_service_end(ended, holding))
+
+    def _desk(self, keys: Any, worker: bytes) -> Desk:
+        holding = Holding(keys, worker, lambda: settler.touch(), lambda: starter.ask())
+        for task in self._app.tasks.values():
+            holding.add_line(self._executor.line(task))
+        settler = Settler(self._calls, holding)
+        starter = Starter(self._calls, self._runner, holding, self._broker.clock.now_ms)
+        ticker = Ticker(self._calls, holding, self._config, self._fetcher.compare)
+        return Desk(holding, settler, starter, ticker)
+
+    def _on_service_end(self, task: asyncio.Task[None], holding: Holding) -> None:
+        if not task.cancelled() and isinstance(task.exception(), WorkerFenced):
+            self._drop(holding)
+
+    def _on_fenced(self, queue: str, worker: str) -> None:
+        desk = self._desks.get(queue)
+        if desk is not None and desk.holding.worker.decode() == worker:
+            self._drop(desk.holding)
+
+    def _drop(self, holding: Holding) -> None:
+        """The queue has given to others what we held of it: let go of it, and come back under a new name."""
+        if holding.dropped:
+            return
+        holding.dropped = True
+        queue = holding.keys.queue
+        _log.error("queue=%s this worker was taken for dead; its jobs are others' now", queue)
+        desk = self._desks[queue]
+        self._holdings.remove(holding)
+        self._runner.holdings.remove(holding)
+        for run in self._runner.runs():
+            if run.holding is holding:
+                run.ended = True
+        for task in desk.tasks:
+            task.cancel()
+        self._heart.leave(queue, holding.worker.decode())
+        if self._ending is not None and not self._ending.is_set():
+            self._rejoining = asyncio.create_task(self._join(queue))
+
+    async def _rejoin(self, holding: Holding) -> None:
+        """The group of a queue is gone: make it again and go on."""
+        _log.warning("queue=%s its group is gone; it is made again", holding.keys.queue)
+        await self._calls.call(requests.join(holding.keys, holding.worker))
+        self._heart.join(holding.keys.queue, holding.worker.decode())
+
+    # --- slots
+
+    def _open_slot(self) -> None:
+        slot = self._runner.new_slot()
+
+        async def serve() -> None:
+            await slot
+
+        slot.task = asyncio.create_task(serve(), name="fastq-slot")
+        slot.task.add_done_callback(lambda task: self._on_slot_end(slot, task))
+
+    def _on_slot_end(self, slot: Slot, task: asyncio.Task[None]) -> None:
+        if task.cancelled() or task.exception() is None or self._runner.stopping:
+            return
+        _log.error("a slot failed; it is replaced", exc_info=task.exception())
+        self._replace_slot(slot)
+
+    def _replace_slot(self, slot: Slot) -> None:
+        """Its task cannot be used any more."""
+        if slot in self._runner.slots:
+            self._runner.remove_slot(slot)
+            if not self._runner.stopping:
+                self._open_slot()
+
+    def _on_room(self) -> None:
+        self._fetcher.room()
+
+    def _all_queues(self) -> list[str]:
+        return list(dict.fromkeys([*(task.queue for task in self._app.tasks.values()), DEFAULT_QUEUE]))
+
+
+class _signals(contextlib.AbstractContextManager[None]):
+    """SIGTERM and SIGINT call `stop`, where signals can be had (the main thread)."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, stop: Callable[[], None]) -> None:
+        self._loop, self._stop = loop, stop
+        self._taken: list[signal.Signals] = []
+
+    def __enter__(self) -> None:
+        for sig in (signal.SIGTERM, signal.SIGINT):
+            with contextlib.suppress(ValueError, NotImplementedError, RuntimeError):
+                self._loop.add_signal_handler(sig, self._stop)
+                self._taken.append(sig)
+
+    def __exit__(self, *_: object) -> None:
+        for sig in self._taken:
+            self._loop.remove_signal_handler(sig)
+
+
+async def _cancel(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    tasks = list(tasks)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

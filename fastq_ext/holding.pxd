@@ -1,0 +1,64 @@
+cimport cython
+from libc.stdint cimport uint64_t
+
+from fastq_ext.message cimport Frame
+
+
+# What a worker knows of one task on one queue: how its jobs are called, and what of them was not reported yet.
+@cython.final
+cdef class Line:
+    cdef readonly object task           # the fastq.task.Task, for the slow paths
+    cdef bytes name                     # as it stands in messages
+    cdef object call                    # (*args, **kwargs) -> coroutine
+    cdef object decode                  # payload -> (args, kwargs)
+    cdef bint asks                      # its jobs ask the server before they start
+    cdef bint keeps                     # its jobs leave a record when they succeed
+    cdef readonly double timeout        # seconds; 0: none
+    cdef public double mean             # seconds that a job holds a slot; 0: not known yet
+    cdef long succeeded                 # since the last report
+
+    cdef int took(self, double seconds) except -1
+
+
+# One stream entry in a worker's hands. Places are those of the jobs in its frame.
+@cython.final
+cdef class Entry:
+    cdef readonly bytes id
+    cdef readonly int stream            # 0 stream, 1 front, 2 suspects
+    cdef readonly Frame frame
+    cdef readonly Holding holding
+    cdef uint64_t fence                 # of its first job
+    cdef uint64_t settled               # places whose turn has ended
+    cdef uint64_t unlock                # places that ended since the last report and whose lock is to be released
+    cdef list outcomes                  # of places that ended since the last report in any other way than plain success
+    cdef int open                       # places whose turn has not ended
+    cdef int next                       # the first place that nobody has taken yet
+    cdef bint touched                   # something ended since the last report
+
+
+# All that a worker has in hand of one queue, under one consumer name.
+@cython.final
+cdef class Holding:
+    cdef readonly object keys           # fastq.keys.QueueKeys
+    cdef readonly bytes worker          # the consumer name
+    cdef public bint gate               # jobs have to ask before they start
+    cdef public bint dropped            # the queue has given everything to others: outcomes count no more
+    cdef readonly dict entries          # id -> Entry
+    cdef readonly dict lines            # task name -> Line
+    cdef readonly int ready             # jobs that wait here for a slot
+    cdef int handed_out                 # jobs fetched since the last report
+    cdef bytes unique_prefix
+    cdef object queue                   # deque of Entry: jobs nobody has taken yet
+    cdef object cleared                 # deque of (Entry, place): jobs that have asked and may start
+    cdef public list asking             # (Entry, place) of jobs that have to ask
+    cdef list touched
+    cdef Line last                      # the line of the job before: most jobs have the same
+    cdef dict counters
+    cdef public set ended               # ids that end while somebody watches; None when nobody does
+    cdef readonly object on_touched     # called when there is something to report
+    cdef public object on_asking        # called when a job has to ask
+
+    cdef int give(self, Entry entry, list places) except -1
+    cdef Line line_of(self, Frame frame, int place)
+    cdef int touch(self, Entry entry, int place) except -1
+    cdef int succeed(self, Entry entry, int place, Line line) except -1

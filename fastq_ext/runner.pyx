@@ -1,0 +1,369 @@
+"""The slots that run jobs: no task, timer or lock is made for a job, and one that ends at once never goes back to the event loop.
+
+A slot is awaited by one asyncio task for as long as it lives. It drives the coroutines of its jobs itself, each in its own copy of
+the context, so `asyncio.current_task`, `asyncio.timeout` and cancellation work in them as in a task of their own.
+"""
+import contextvars
+from asyncio import CancelledError
+from collections import deque
+
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.object cimport PyObject
+from libc.stdint cimport uint64_t
+from libc.time cimport time_t
+
+from fastq_ext.holding cimport Entry, Holding, Line
+from fastq_ext.message cimport (
+    Frame,
+    message_attempt,
+    message_enqueued_ms,
+    message_flags,
+    message_job_id_size,
+    message_lock_key_size,
+    message_payload,
+    message_payload_size,
+    message_policy,
+    message_version,
+)
+
+
+cdef extern from "Python.h":
+    int PyIter_Send(object iterator, object value, PyObject** result) except -1
+    object PyContext_Copy(object context)
+    int PyContext_Enter(object context) except -1
+    int PyContext_Exit(object context) except -1
+    PyObject* PyContextVar_Set(object var, object value) except NULL
+    object PyObject_Call(object callable, object args, object kwargs)
+    void Py_DECREF(PyObject* thing)
+
+
+cdef extern from "<time.h>" nogil:
+    struct timespec:
+        time_t tv_sec
+        long tv_nsec
+    int CLOCK_MONOTONIC
+    int clock_gettime(int clock, timespec* now)
+
+
+cdef enum:
+    SENT_RETURN = 0             # PYGEN_RETURN: the coroutine has returned
+    TRACKED_FLAG = 16
+    EXPIRES_FLAG = 2
+    EXTRAS_FLAG = 8
+
+cdef double TURN = 0.002        # seconds that jobs may run before the event loop gets its turn
+
+_current = contextvars.ContextVar("fastq_current_run")
+
+
+def current_run():
+    """The Run of the job that is running here; None outside of one."""
+    return _current.get(None)
+
+
+cdef inline double monotonic() noexcept:
+    cdef timespec now
+    clock_gettime(CLOCK_MONOTONIC, &now)
+    return now.tv_sec + now.tv_nsec * 1e-9
+
+
+cdef class Run:
+    """One attempt of a job."""
+
+    @property
+    def message(self):
+        """The job's message."""
+        return self.entry.frame[self.place]
+
+    @property
+    def attempt(self):
+        """From 1."""
+        return message_attempt(self.entry.frame, self.place)
+
+    @property
+    def enqueued_ms(self):
+        """When it was enqueued, ms since 1970."""
+        return message_enqueued_ms(self.entry.frame, self.place)
+
+    @property
+    def fence(self):
+        """Greater than that of every earlier delivery of the queue."""
+        return self.entry.fence | <uint64_t>self.place
+
+    @property
+    def alive(self):
+        """Whether its outcome still counts."""
+        return self.ended is None and not self.holding.dropped and self.entry.is_open(self.place)
+
+
+cdef class Slot:
+    """A runner slot; `await` it in a task of its own."""
+
+    def __init__(self, Runner runner):
+        self.runner = runner
+
+    def __await__(self):
+        return self
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return self.step(None)
+
+    def send(self, value):
+        return self.step(None)
+
+    def throw(self, kind, value=None, traceback=None):
+        error = kind if value is None and isinstance(kind, BaseException) else value
+        if error is None or isinstance(error, type):
+            error = kind()
+        if self.coroutine is None:
+            self.waiter = None
+            raise error
+        return self.step(error)
+
+    def close(self):
+        coroutine, self.coroutine = self.coroutine, None
+        if coroutine is not None:
+            coroutine.close()
+
+    cdef object step(self, object error):
+        """Goes on until there is something to wait for, which is returned; StopIteration ends the slot."""
+        cdef Runner runner = self.runner
+        self.waiter = None
+        while True:
+            if self.coroutine is None:
+                if runner.stopping:
+                    raise StopIteration
+                if runner.out_of_turn(monotonic()):
+                    return None
+                if not runner.next_job(self):
+                    self.waiter = runner.loop.create_future()
+                    self.waiter._asyncio_future_blocking = True
+                    runner.idle.append(self)
+                    runner.on_room()
+                    return self.waiter
+                if self.coroutine is None:
+                    continue
+            waits_for = self.drive(error)
+            error = None
+            if self.coroutine is not None:
+                if not self.suspended:
+                    # The next job gets a slot only now: one that never waits needs no second one.
+                    self.suspended = True
+                    runner.wake(4)
+                return waits_for
+            if self.stained():
+                runner.stain(self)
+                raise StopIteration
+
+    cdef object drive(self, object error):
+        """Runs the job's coroutine to where it waits (returns for what) or ends (no coroutine is left)."""
+        cdef PyObject* result = NULL
+        cdef Run run = self.run
+        cdef Runner runner = self.runner
+        cdef int how = 1
+        PyContext_Enter(self.context)
+        try:
+            if error is None:
+                how = PyIter_Send(self.coroutine, None, &result)
+            else:
+                try:
+                    return self.coroutine.throw(error)
+                except StopIteration as stop:
+                    how = SENT_RETURN
+                    value = stop.value
+        except BaseException as raised:
+            PyContext_Exit(self.context)
+            how = 2
+            self.leave()
+            if run.ended is None:
+                runner.failed(run, raised)
+            return None
+        finally:
+            if how != 2:
+                PyContext_Exit(self.context)
+        if error is None:
+            value = <object>result
+            Py_DECREF(result)
+        if how != SENT_RETURN:
+            return value
+        self.leave()
+        if run.ended is not None:
+            return None
+        if run.line.keeps or message_job_id_size(run.entry.frame, run.place) or message_flags(run.entry.frame, run.place) & TRACKED_FLAG:
+            runner.returned(run, value)
+        else:
+            run.holding.succeed(run.entry, run.place, run.line)
+        return None
+
+    cdef int begin(self, Holding holding, Entry entry, int place) except -1:
+        """Starts the coroutine of a job; leaves none when the job cannot be started."""
+        cdef Runner runner = self.runner
+        cdef Frame frame = entry.frame
+        cdef Line line = None
+        if message_version(frame, place) == 1:
+            line = holding.line_of(frame, place)
+        if line is None:
+            runner.lost(entry, place, None)
+            return 0
+        cdef Run run = Run.__new__(Run)
+        run.holding, run.entry, run.place, run.line, run.slot = holding, entry, place, line, self
+        run.begun = monotonic()
+        run.timeout = line.timeout
+        if message_flags(frame, place) & EXTRAS_FLAG:
+            run.timeout = frame[place].extras.get("timeout", line.timeout) or 0.0
+        try:
+            args, kwargs = line.decode(
+                PyBytes_FromStringAndSize(<const char*>message_payload(frame, place), message_payload_size(frame, place)))
+        except Exception as error:
+            runner.lost(entry, place, error)
+            return 0
+        context = PyContext_Copy(runner.base)
+        PyContext_Enter(context)
+        try:
+            Py_DECREF(PyContextVar_Set(_current, run))
+            coroutine = PyObject_Call(line.call, args, kwargs)
+        except Exception as error:
+            # Nothing of the function has run: its arguments do not fit.
+            runner.lost(entry, place, error)
+            return 0
+        finally:
+            PyContext_Exit(context)
+        self.run, self.coroutine, self.context, self.suspended = run, coroutine, context, False
+        runner.running += 1
+        return 0
+
+    cdef object leave(self):
+        """The job has left the slot."""
+        cdef Run run = self.run
+        self.runner.running -= 1
+        self.runner.finished += 1
+        run.line.took(monotonic() - run.begun)
+        self.coroutine = self.context = self.run = None
+
+    cdef bint stained(self):
+        """Whether the slot's task was left with a cancellation that would hit the next job."""
+        return self.task is not None and self.task.cancelling() > 0
+
+
+cdef class Runner:
+    """A set of slots and the holdings that feed them. All callbacks run on the event loop and must not raise."""
+
+    def __init__(self, loop, *, lost, failed, returned, on_room, stain):
+        self.loop = loop
+        self.lost, self.failed, self.returned, self.on_room, self.stain = lost, failed, returned, on_room, stain
+        self.slots = []
+        self.holdings = []
+        self.idle = deque()
+        self.base = contextvars.copy_context()
+
+    def new_slot(self):
+        """A slot that takes part as soon as its task awaits it."""
+        slot = Slot(self)
+        self.slots.append(slot)
+        return slot
+
+    def remove_slot(self, Slot slot):
+        """Forget a slot whose task has ended."""
+        self.slots.remove(slot)
+
+    def feed(self):
+        """Tell the slots that jobs wait."""
+        self.wake(1)
+
+    def wake_all(self):
+        """Let every idle slot look around, at the end."""
+        self.wake(len(self.slots))
+
+    @property
+    def ready(self):
+        """Jobs that wait for a slot."""
+        cdef Holding holding
+        cdef int n = 0
+        for holding in self.holdings:
+            n += holding.ready
+        return n
+
+    def runs(self):
+        """The jobs in the slots."""
+        cdef Slot slot
+        return [slot.run for slot in self.slots if slot.run is not None]
+
+    def late(self, double now):
+        """The jobs that are past their time limit and were not told yet."""
+        cdef Slot slot
+        return [slot.run for slot in self.slots if slot.run is not None and slot.suspended and slot.run.timeout > 0
+                and slot.run.reason is None and now - slot.run.begun > slot.run.timeout]
+
+    cdef bint next_job(self, Slot slot) except -1:
+        cdef Holding holding
+        cdef Entry entry
+        cdef Line line
+        cdef int place, at, policy
+        for at in range(len(self.holdings)):
+            holding = self.holdings[at]
+            while holding.ready:
+                if holding.cleared:
+                    entry, place = holding.cleared.popleft()
+                    holding.ready -= 1
+                else:
+                    entry = holding.queue[0]
+                    place = entry.next
+                    while place < entry.frame.count and (entry.settled >> place) & 1:
+                        place += 1
+                    entry.next = place + 1
+                    if entry.next >= entry.frame.count:
+                        holding.queue.popleft()
+                        if self.in_turn:
+                            self.holdings.append(self.holdings.pop(at))
+                        if place >= entry.frame.count:
+                            continue
+                    holding.ready -= 1
+                    if self.must_ask(holding, entry.frame, place):
+                        holding.asking.append((entry, place))
+                        if len(holding.asking) == 1:
+                            holding.on_asking()
+                        continue
+                slot.begin(holding, entry, place)
+                return True
+        return False
+
+    cdef bint must_ask(self, Holding holding, Frame frame, int place):
+        """Whether the server has to be asked before the job starts; what cannot be started is not asked for."""
+        cdef int policy
+        cdef Line line
+        if message_version(frame, place) != 1:
+            return False
+        if holding.gate or message_flags(frame, place) & (TRACKED_FLAG | EXPIRES_FLAG):
+            return True
+        policy = message_policy(frame, place)
+        # until "start" (2), renew (4), on_conflict "replace" or "rerun" (16)
+        if message_lock_key_size(frame, place) and (policy & 3 == 2 or policy & 20):
+            return True
+        line = holding.line_of(frame, place)
+        return line is not None and line.asks
+
+    cdef int wake(self, int most) except -1:
+        cdef Slot slot
+        cdef int ready = most if self.stopping else min(most, self.ready)
+        while ready > 0 and self.idle:
+            slot = self.idle.pop()
+            if slot.waiter is not None:
+                if not slot.waiter.done():
+                    slot.waiter.set_result(None)
+                ready -= 1
+        return 0
+
+    cdef bint out_of_turn(self, double now) except -1:
+        """Whether jobs have run for long enough: the event loop has to see to its connections and timers."""
+        if not self.turn_on:
+            self.turn_on = True
+            self.turn_ends = now + TURN
+            self.loop.call_soon(self.new_turn)
+            return False
+        return now > self.turn_ends
+
+    def new_turn(self):
+        self.turn_on = False

@@ -41,7 +41,7 @@ class Job:
     the handle of that one; `conflict` then says what came of this call: "skipped", "replaced" or "rerun".
     """
 
-    __slots__ = ("_reader", "_uid", "conflict", "duplicate", "job_id", "queue")
+    __slots__ = ("_reader", "conflict", "duplicate", "job_id", "queue", "raw_uid")
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Job:
         conflict: ConflictOutcome | None = None,
     ) -> None:
         self._reader = reader
-        self._uid = uid
+        self.raw_uid = uid
         self.queue = queue
         self.job_id = job_id
         self.duplicate = duplicate
@@ -62,7 +62,7 @@ class Job:
     @property
     def uid(self) -> str:
         """The job's identity in UUID form."""
-        return uid_string(self._uid) if self._uid else ""
+        return uid_string(self.raw_uid) if self.raw_uid else ""
 
     def status(self) -> str:
         """The state of the job: scheduled, waiting, running, retrying, succeeded, dropped, dead, cancelled or expired.
@@ -101,10 +101,10 @@ class Job:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Job):
             return NotImplemented
-        return (self._uid, self.queue, self.job_id) == (other._uid, other.queue, other.job_id)
+        return (self.raw_uid, self.queue, self.job_id) == (other.raw_uid, other.queue, other.job_id)
 
     def __hash__(self) -> int:
-        return hash((self._uid, self.queue, self.job_id))
+        return hash((self.raw_uid, self.queue, self.job_id))
 
     def __repr__(self) -> str:
         named = f", job_id={self.job_id!r}" if self.job_id is not None else ""

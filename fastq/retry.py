@@ -75,10 +75,11 @@ class Backoff:
 
     def next_delay(self, attempt: int, error: BaseException) -> float | None:
         """Seconds until the attempt after this one, or None: the job is dead."""
-        if attempt > self.retries or isinstance(error, self.giveup):
+        if attempt > self.retries:
             return None
-        if self.on and not isinstance(error, self.on):
-            return None
+        if not isinstance(error, Retry):  # which asks for another attempt, whatever the policy makes of errors
+            if isinstance(error, self.giveup) or (self.on and not isinstance(error, self.on)):
+                return None
         return min(self._nominal(attempt) * random.uniform(1 - self.jitter, 1 + self.jitter), self._cap)
 
     def longest_delays(self) -> float:

@@ -88,7 +88,7 @@ class BoundTask(Generic[P]):
         self._enqueuer = enqueuer
         self._target = target
         self._options = options
-        self._route = enqueuer.route(target, options)
+        self.route = enqueuer.route(target, options)
 
     @property
     def name(self) -> str:
@@ -108,18 +108,18 @@ class BoundTask(Generic[P]):
 
         >>> send_email.enqueue("o-1", template="receipt")  # doctest: +SKIP
         """
-        return self._enqueuer.enqueue(self._route, args, kwargs)
+        return self._enqueuer.enqueue(self.route, args, kwargs)
 
     async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job:
         """`enqueue()` for async code; concurrent calls on one event loop share their way to Redis.
 
         Cancelling it withdraws the wait, not the job.
         """
-        return await self._enqueuer.aenqueue(self._route, args, kwargs)
+        return await self._enqueuer.aenqueue(self.route, args, kwargs)
 
     def prepare(self, /, *args: P.args, **kwargs: P.kwargs) -> PreparedCall:
         """The call as an item for `enqueue_many`, where tasks, queues and options may be mixed."""
-        return PreparedCall(self._route, args, kwargs)
+        return PreparedCall(self.route, args, kwargs)
 
     def enqueue_many(self, items: Iterable[Item], *, handles: bool = True) -> BulkResult:
         """Enqueue a job for each item, in chunks, so that any number can be streamed.
@@ -130,13 +130,13 @@ class BoundTask(Generic[P]):
 
         >>> resize.enqueue_many((f"img/{i}.png",) for i in range(5_000_000))  # doctest: +SKIP
         """
-        return self._enqueuer.enqueue_many(self._route, items, handles=handles)
+        return self._enqueuer.enqueue_many(self.route, items, handles=handles)
 
     async def aenqueue_many(
         self, items: Iterable[Item] | AsyncIterable[Item], *, handles: bool = True
     ) -> BulkResult:
         """`enqueue_many()` for async code; takes async iterables too."""
-        return await self._enqueuer.aenqueue_many(self._route, items, handles=handles)
+        return await self._enqueuer.aenqueue_many(self.route, items, handles=handles)
 
     def using(self, **options: Unpack[CallOptions]) -> BoundTask[P]:
         """The same task with other options for its next calls: delay, at, queue, job_id, retention, unique, retries,

@@ -74,9 +74,9 @@ class FastQ:
 
     `url` None: $FASTQ_URL, else redis://localhost:6379/0; it is read, and a connection made, at first use. One FastQ
     serves any number of threads, event loops and forked children. `include` names modules that have more tasks, for the
-    worker to import. `lease` is in seconds: after so long without a sign of life a worker counts as dead. `max_queue` bounds
-    the jobs that wait in a queue, `max_payload` the bytes of a message. `validate` checks each call against the task's
-    annotations. `redis_options` go to the Redis client. Raises ConfigError.
+    worker to import. `lease` is in seconds: after so long without a sign of life a worker counts as dead. `max_queue`
+    bounds the jobs that wait in a queue, `max_payload` the bytes of a message. `validate` checks each call against the
+    task's annotations. `redis_options` go to the Redis client. Raises ConfigError.
 
     >>> app = FastQ("redis://localhost:6379/0", namespace="shop")
     >>> @app.task(queue="mail", retries=5)

@@ -145,7 +145,7 @@ class Bulk:
         if self._handles is not None:
             self._handles.cut(index)
         return BulkError(
-            f"the bulk ended at item {index}: {error}; {self._enqueued} jobs are in, see .result and .uncertain",
+            f"the bulk ended at item {index} ({self._enqueued} jobs are in, see .result and .uncertain): {error}",
             index=index,
             result=self._result(reader),
             uncertain=chunk.indexes if chunk is not None and getattr(error, "maybe_enqueued", False) else (),
@@ -208,10 +208,10 @@ class Bulk:
                 return self._route, (), item
         kind = type(item).__name__
         if self._route is None:
-            raise PayloadError(f"item {self._next} is a {kind}: here every item is a prepared call: task.prepare(...)")
+            raise PayloadError(f"a {kind} is no item here: give prepared calls, task.prepare(...)")
         raise PayloadError(
-            f"item {self._next} is a {kind}: an item is a tuple of positional arguments, such as (x,), a dict with str"
-            " keys for keyword arguments, or a prepared call"
+            f"a {kind} is no item: give a tuple of positional arguments, such as (x,), a dict of keyword arguments, or a"
+            " prepared call"
         )
 
     def _sent(self, chunk: Chunk) -> Chunk:

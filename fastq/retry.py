@@ -77,9 +77,8 @@ class Backoff:
         """Seconds until the attempt after this one, or None: the job is dead."""
         if attempt > self.retries:
             return None
-        if not isinstance(error, Retry):  # which asks for another attempt, whatever the policy makes of errors
-            if isinstance(error, self.giveup) or (self.on and not isinstance(error, self.on)):
-                return None
+        if not self._retries(error):
+            return None
         return min(self._nominal(attempt) * random.uniform(1 - self.jitter, 1 + self.jitter), self._cap)
 
     def longest_delays(self) -> float:
@@ -95,6 +94,11 @@ class Backoff:
     def limited(self, retries: int) -> Backoff:
         """The same delays with another number of retries."""
         return replace(self, retries=retries)
+
+    def _retries(self, error: BaseException) -> bool:
+        if isinstance(error, Retry):  # the task asks for another attempt, whatever kinds of errors are retried
+            return True
+        return not isinstance(error, self.giveup) and (not self.on or isinstance(error, self.on))
 
     @property
     def _cap(self) -> float:

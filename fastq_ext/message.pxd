@@ -29,8 +29,8 @@ cdef class Message:
     cdef uint32_t body                  # where the payload begins, from `at`
 
     cdef bytes name(self, int which)
-    cdef object number(self, int field)
-    cdef bytes encoded_extras(self)
+    cdef bytes field(self, int flag)
+    cdef object number(self, int flag)
 
 
 # One stream entry as fetched: where its sound messages lie. Message i is data[offset[i]:offset[i + 1]].

@@ -161,11 +161,11 @@ cdef class Message:
 
     @property
     def extras(self):
-        cdef bytes encoded = self.encoded_extras()
-        if not encoded:
+        cdef bytes field = self.field(EXTRAS)
+        if not field:
             return {}
         try:
-            extras = decode(encoded)
+            extras = decode(field[4:])
         except (DecodeError, RecursionError) as error:
             raise ValueError(f"extras that are not msgpack: {error}") from None
         if type(extras) is not dict or not all(type(key) is str for key in extras):
@@ -177,31 +177,26 @@ cdef class Message:
         return copy_of(self.at + self.body, self.size - self.body)
 
     def replace(self, *, attempt=None, crashes=None, due_ms=None, bytes extras=None, bytes payload=None):
+        cdef bytes due = self.field(DUE)
+        cdef bytes more = self.field(EXTRAS)
         cdef bytearray changed
+        cdef bytes body
         if self.at[AT_VERSION] != VERSION:
             raise ValueError(f"a message of version {self.at[AT_VERSION]}, whose fields are unknown")
-        if due_ms is None:
-            due_ms = self.number(DUE)
-        if extras is None:
-            extras = self.encoded_extras()
+        if due_ms is not None:
+            due = number_bytes("due_ms", due_ms, 8) if due_ms else b""
+        if extras is not None:
+            more = number_bytes("size of extras", len(extras), 4) + extras if extras else b""
+        body = self.payload if payload is None else payload
 
         changed = bytearray(copy_of(self.at, names_end(self.at)))
-        changed[AT_FLAGS] &= ~(DUE | EXTRAS)
+        changed += due + self.field(EXPIRES) + self.field(RETENTION) + more + body
+        changed[AT_LENGTH:AT_LENGTH + 4] = number_bytes("size", len(changed) - 4, 4)
+        changed[AT_FLAGS] = self.at[AT_FLAGS] & ~(DUE | EXTRAS) | (DUE if due else 0) | (EXTRAS if more else 0)
         if attempt is not None:
             changed[AT_ATTEMPT:AT_ATTEMPT + 2] = number_bytes("attempt", attempt, 2)
         if crashes is not None:
             changed[AT_CRASHES:AT_CRASHES + 1] = number_bytes("crashes", crashes, 1)
-        if due_ms:
-            changed[AT_FLAGS] |= DUE
-            changed += number_bytes("due_ms", due_ms, 8)
-        for field in (EXPIRES, RETENTION):
-            if self.at[AT_FLAGS] & <int>field:
-                changed += number_bytes("field", self.number(field), 8)
-        if extras:
-            changed[AT_FLAGS] |= EXTRAS
-            changed += number_bytes("size of extras", len(extras), 4) + extras
-        changed += self.payload if payload is None else payload
-        changed[AT_LENGTH:AT_LENGTH + 4] = number_bytes("size", len(changed) - 4, 4)
         return bytes(changed)
 
     cdef bytes name(self, int which):
@@ -214,20 +209,18 @@ cdef class Message:
             begin += load16(self.at + AT_TASK_SIZE + 2 * i)
         return copy_of(self.at + begin, load16(self.at + AT_TASK_SIZE + 2 * which))
 
-    cdef object number(self, int field):
-        """An optional field, or None."""
-        cdef int flags = self.at[AT_FLAGS]
-        if self.at[AT_VERSION] != VERSION or not flags & field:
-            return None
-        return load64(self.at + names_end(self.at) + fields_size(flags & (field - 1)))
-
-    cdef bytes encoded_extras(self):
+    cdef bytes field(self, int flag):
+        """An optional field as it stands there (EXTRAS with its length), or b"" when the message has none."""
         cdef int flags = self.at[AT_FLAGS]
         cdef uint32_t begin
-        if self.at[AT_VERSION] != VERSION or not flags & EXTRAS:
+        if self.at[AT_VERSION] != VERSION or not flags & flag:
             return b""
-        begin = names_end(self.at) + fields_size(flags) + 4
-        return copy_of(self.at + begin, self.body - begin)
+        begin = names_end(self.at) + fields_size(flags & (flag - 1))
+        return copy_of(self.at + begin, self.body - begin if flag == EXTRAS else 8)
+
+    cdef object number(self, int flag):
+        cdef bytes field = self.field(flag)
+        return load64(<const unsigned char*>PyBytes_AS_STRING(field)) if field else None
 
 
 cdef bytes number_bytes(str what, object number, int size):

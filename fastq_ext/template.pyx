@@ -174,7 +174,11 @@ cdef class Template:
         cdef unsigned char* at
         if max(now_ms, due_ms) > MOST_MS:
             raise ValueError("a time has at most 2**53 ms")
-        reserve(w, size + PyBytes_GET_SIZE(lock_key) + PyBytes_GET_SIZE(job_id) + 16 + PyBytes_GET_SIZE(self.tail))
+        reserve(
+            w,
+            size + PyBytes_GET_SIZE(lock_key) + PyBytes_GET_SIZE(job_id) + (8 if due_ms else 0) + (8 if self.expires else 0)
+            + PyBytes_GET_SIZE(self.tail),
+        )
         at = w.at + w.used
         memcpy(at, PyBytes_AS_STRING(self.head), size)
         memcpy(at + AT_UID, uid, UID_SIZE)
@@ -242,11 +246,12 @@ cdef class Template:
         return 0
 
     cdef int write_rich(self, Writer* w, object value) except -1:
-        cdef bytes encoded
         try:
             encoded = self.rich_encode(value)
         except Exception as error:
             raise Refused(str(error) or type(error).__name__) from error
+        if not isinstance(encoded, bytes):
+            raise Refused(f"rich_encode returned {type(encoded).__name__}, not bytes")
         return write_raw(w, PyBytes_AS_STRING(encoded), PyBytes_GET_SIZE(encoded))
 
     cdef str positional_name(self, Py_ssize_t i):

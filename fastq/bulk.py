@@ -210,8 +210,8 @@ class Bulk:
         if self._route is None:
             raise PayloadError(f"a {kind} is no item here: give prepared calls, task.prepare(...)")
         raise PayloadError(
-            f"a {kind} is no item: give a tuple of positional arguments, such as (x,), a dict of keyword arguments, or a"
-            " prepared call"
+            f"a {kind} is no item: give a tuple of positional arguments, such as (x,), a dict of keyword arguments with"
+            " str keys, or a prepared call"
         )
 
     def _sent(self, chunk: Chunk) -> Chunk:

@@ -10,12 +10,13 @@ import fastq
 ROOT = Path(__file__).parents[2]
 
 DECLARE = {"FastQ", "Task", "Unique", "Backoff", "Retry", "Drop", "current_job"}
-RETURNED = {"Job", "BulkResult", "Duplicate", "Conflict", "LockInfo", "CurrentJob"}
+RETURNED = {"BoundTask", "BulkResult", "Conflict", "CurrentJob", "Duplicate", "Job", "LockInfo", "PreparedCall"}
 ERRORS = {
     "FastQError",
     "AlreadyEnqueued",
     "DuplicateJobError",
     "JobIDConflictError",
+    "ConfigError",
     "UniqueConfigError",
     "UnknownTaskError",
     "PayloadError",

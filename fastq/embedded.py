@@ -21,7 +21,7 @@ from importlib import metadata
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from fastq.embedded_guard import GUARD, HOLDERS, LOG, POLL, answers, could_lock, open_lock, try_lock
+from fastq.embedded_guard import GUARD, HOLDERS, LOG, answers, could_lock, open_lock, try_lock
 from fastq.errors import BrokerError
 
 __all__ = ["EmbeddedServer", "open_embedded"]
@@ -29,6 +29,7 @@ __all__ = ["EmbeddedServer", "open_embedded"]
 VARIABLE = "FASTQ_EMBEDDED"  # tells a child process the folder of its parent's temporary server
 OPEN_TIMEOUT = 60.0  # seconds: an earlier server may still be stopping, and a long append-only file takes time to load
 CLOSE_TIMEOUT = 5.0
+POLL = 0.01
 OLDEST = {"Redis": (7, 0), "Valkey": (7, 2)}
 
 _NO_SERVER = (

@@ -24,7 +24,8 @@ from pathlib import Path
 
 HOLDERS, GUARD, SERVER, LOG = "holders.lock", "guard.lock", "server.lock", "server.log"
 STOP_TIMEOUT = 30.0  # seconds for an orderly end (an fsync of the append-only file), then SIGKILL
-POLL = 0.01  # seconds between looks at a server that starts or stops
+RESTART_DELAY = 0.5  # seconds, not to keep a machine in trouble busy
+POLL = 0.03  # seconds between looks at the locks and at the server: it notices the end of the last holder that fast
 PR_SET_PDEATHSIG = 1
 
 
@@ -69,14 +70,6 @@ def answers(address: Path) -> bool:
     return ask(address, b"PING").startswith(b"+PONG")
 
 
-class _ServerEnded(Exception):
-    """Raised by the handler of SIGCHLD, to interrupt the wait for a lock."""
-
-
-def _server_ended(signum: int, frame: object) -> None:
-    raise _ServerEnded
-
-
 class Guard:
     """The life of one server: `run()` returns when it has been stopped and all it needs no more is removed."""
 
@@ -91,17 +84,17 @@ class Guard:
 
     def run(self) -> None:
         make_private_folder(self._address.parent)
-        self._wait_for_data()
-        while True:
-            started = time.monotonic()
+        try:
+            self._wait_for_data()
             self._start()
-            if self._deserted_while_starting() or self._deserted():
-                break
-            # It died under its holders (out of memory, say). They reconnect; its data is in the append-only file.
-            _say("the server ended, starting it again")
-            time.sleep(max(0.0, started + 1 - time.monotonic()))
-        self._stop()
-        self._clean_up()
+            while not self._deserted():
+                # It died under its holders (out of memory, say). They reconnect; the append-only file has its data.
+                _say("the server ended, starting it again")
+                time.sleep(RESTART_DELAY)
+                self._start()
+            self._stop()
+        finally:
+            self._clean_up()
 
     def _wait_for_data(self) -> None:
         """Wait for the end of a server whose guard was killed."""
@@ -135,28 +128,17 @@ class Guard:
         os.set_inheritable(self._data, True)
         os.execv(self._binary, [self._binary, *_directives(self._address)])
 
-    def _deserted_while_starting(self) -> bool:
-        """Wait until the server takes commands; whether the last holder has left before that."""
-        while not answers(self._address):
-            if self._ended():
-                sys.exit(f"guard: {self._binary} did not start")
-            if try_lock(self._holders):
-                return True
-            time.sleep(POLL)
-        return False
-
     def _deserted(self) -> bool:
         """Wait until the last holder has left (True) or the server has ended (False)."""
-        try:
-            signal.signal(signal.SIGCHLD, _server_ended)
-            if self._ended():
-                return False
-            fcntl.flock(self._holders, fcntl.LOCK_EX)
-            return True
-        except _ServerEnded:
-            return not self._ended()
-        finally:
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        ready = False
+        while not self._ended():
+            if try_lock(self._holders):
+                return True
+            ready = ready or answers(self._address)
+            time.sleep(POLL)
+        if not ready:
+            sys.exit(f"guard: {self._binary} did not start")
+        return False
 
     def _stop(self) -> None:
         if self._ended():
@@ -169,7 +151,7 @@ class Guard:
             time.sleep(POLL)
 
     def _ended(self) -> bool:
-        """Whether the server has ended; waits for it by its pid once only."""
+        """Whether the server has ended; its pid is not used any more once it has."""
         if self._pid and os.waitpid(self._pid, os.WNOHANG)[0]:
             self._pid = 0
         return self._pid == 0

@@ -5,15 +5,20 @@ from pathlib import Path
 
 import pytest
 
+from fastq import embedded
 from fastq.embedded import VARIABLE
 from tests.embedded.holding import Holder, Start
 from tests.support import servers
 
 
 @pytest.fixture(autouse=True)
-def no_inherited_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither from around the tests, nor from the test before."""
+def nothing_held(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No server is inherited, neither from around the tests nor from the test before, and none stays open."""
     monkeypatch.setenv(VARIABLE, "")
+    yield
+    for hold in list(embedded._holds.values()):
+        for server in list(hold._users):
+            server.close()
 
 
 @pytest.fixture(params=servers.KINDS)

@@ -153,6 +153,7 @@ def test_no_second_server_starts_on_data_that_the_first_still_has(url: str, hold
     holder.tell("incr key")
     server, guard = processes_of(holder.server_url)
     os.kill(server, signal.SIGSTOP)  # it cannot end now
+    process.wait_stopped(server)
     os.kill(guard, signal.SIGKILL)
     process.wait_gone(guard)
 
@@ -178,5 +179,17 @@ def test_a_sigterm_to_all_processes_leaves_the_server_to_its_holders(
     with redis.Redis.from_url(holder.server_url) as client:  # signals are looked at ten times a second
         uptime = client.info("server")["uptime_in_seconds"]
         process.wait_until(lambda: client.info("server")["uptime_in_seconds"] >= uptime + 2)
+    assert holder.tell("incr key") == "count 1"
+    assert processes_of(holder.server_url) == (server, guard)
+
+
+def test_a_frozen_server_is_neither_replaced_nor_given_up(url: str, hold: Start) -> None:
+    holder = hold(url)
+    server, guard = processes_of(holder.server_url)
+
+    os.kill(server, signal.SIGSTOP)
+    process.wait_stopped(server)
+    os.kill(server, signal.SIGCONT)
+
     assert holder.tell("incr key") == "count 1"
     assert processes_of(holder.server_url) == (server, guard)

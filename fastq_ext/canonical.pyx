@@ -193,6 +193,7 @@ cdef class Signature:
         cdef Py_ssize_t i
         cdef Parameter* parameter
         cdef PyObject* found
+        cdef object value
         cdef Py_ssize_t extras = self.check(args, kwargs)
         open_buffer(&out)
         try:
@@ -209,7 +210,8 @@ cdef class Signature:
                     continue
                 found = given(parameter, args, kwargs)
                 if found != NULL:
-                    self.write_argument(&out, &group, parameter, <object> found, &step)
+                    value = <object> found   # held: hashing it may run code that empties kwargs
+                    self.write_argument(&out, &group, parameter, value, &step)
             if extras:
                 self.write_extras(&out, &group, kwargs, only, &step)
             close_group(&out, &group)

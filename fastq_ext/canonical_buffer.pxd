@@ -117,8 +117,12 @@ cdef inline int put_header(Buffer* out, unsigned char tag, size_t number) except
 cdef inline int compare_keys(
     const unsigned char* a, size_t a_size, const unsigned char* b, size_t b_size
 ) noexcept nogil:
-    # No form is the beginning of another, so the shorter length decides; equal up to there means equal.
-    return memcmp(a, b, a_size if a_size < b_size else b_size)
+    # No form is the beginning of another: keys that are equal as far as the shorter one goes are the same.
+    cdef size_t i, size = a_size if a_size < b_size else b_size
+    for i in range(size if size < 4 else 4):   # most differ here already, in their length or first letters
+        if a[i] != b[i]:
+            return <int> a[i] - <int> b[i]
+    return memcmp(a, b, size)
 
 
 cdef inline int compare_items(const void* a, const void* b) noexcept nogil:

@@ -18,19 +18,24 @@ from cpython.datetime cimport (
     timedelta_microseconds, timedelta_seconds,
 )
 from cpython.dict cimport PyDict_Check, PyDict_CheckExact, PyDict_Next, PyDict_Size
+from cpython.exc cimport PyErr_Clear, PyErr_ExceptionMatches
 from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_Check, PyFloat_CheckExact
 from cpython.list cimport PyList_Check, PyList_CheckExact, PyList_GET_ITEM, PyList_GET_SIZE
 from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_Check, PyLong_CheckExact
 from cpython.object cimport PyObject
 from cpython.set cimport PyAnySet_Check, PyFrozenSet_Check, PySet_GET_SIZE
 from cpython.tuple cimport PyTuple_Check, PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZE
-from cpython.unicode cimport PyUnicode_AsUTF8AndSize, PyUnicode_Check, PyUnicode_CheckExact
+from cpython.unicode cimport PyUnicode_Check, PyUnicode_CheckExact
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy
 
 from fastq_ext.canonical_buffer cimport (
     Buffer, Group, add_item, close_group, open_group, put_byte, put_bytes, put_header,
 )
+
+cdef extern from "Python.h":
+    # Declared without its error, since a try statement around each text would cost more than the rest.
+    const char* utf8_or_null "PyUnicode_AsUTF8AndSize"(object text, Py_ssize_t* size) noexcept
 
 import_datetime()
 
@@ -205,13 +210,19 @@ cdef inline int write_bytes(Buffer* out, const char* data, size_t size) except -
 
 cdef inline int write_text(Buffer* out, object text, Step* at) except -1:
     cdef Py_ssize_t size
-    cdef const char* utf8
-    try:
-        utf8 = PyUnicode_AsUTF8AndSize(text, &size)
-    except UnicodeEncodeError:
-        raise ValueError(f"{path_to(at)}: a lone surrogate in a str has no UTF-8 and so no canonical form") from None
+    cdef const char* utf8 = utf8_or_null(text, &size)
+    if utf8 == NULL:
+        refuse_text(at)
     put_header(out, TEXT, size)
     return put_bytes(out, utf8, size)
+
+
+cdef int refuse_text(Step* at) except -1:
+    """Takes the place of the error that CPython has set, unless it is another one (no memory)."""
+    if PyErr_ExceptionMatches(UnicodeEncodeError):
+        PyErr_Clear()
+        raise ValueError(f"{path_to(at)}: a lone surrogate in a str has no UTF-8 and so no canonical form")
+    return -1
 
 
 cdef inline int write_int64(Buffer* out, int64_t number) except -1:

@@ -12,7 +12,8 @@ import pytest
 from fastq_ext.canonical import canonical, digest_named, digest_text
 from tests.support import canonical_twin as twin
 
-VECTORS = json.loads((Path(__file__).parents[2] / "docs" / "canonical_vectors.json").read_text("utf-8"))
+DOCS = Path(__file__).parents[2] / "docs"
+VECTORS = json.loads((DOCS / "canonical_vectors.json").read_text("utf-8"))
 
 READERS: dict[str, Any] = {
     "none": lambda _: None,
@@ -59,6 +60,7 @@ def test_a_value_has_the_form_that_is_written_down(vector):
 def test_a_call_has_the_key_that_is_written_down(vector):
     arguments = {name: read(value) for name, value in vector["arguments"].items()}
 
+    assert canonical(arguments).hex() == vector["form"]
     assert digest_named(arguments).decode() == vector["key"]
     assert twin.digest(arguments).decode() == vector["key"]
 
@@ -66,6 +68,12 @@ def test_a_call_has_the_key_that_is_written_down(vector):
 @pytest.mark.parametrize("vector", named(VECTORS["texts"]))
 def test_a_long_key_has_the_digest_that_is_written_down(vector):
     assert digest_text(vector["text"]).decode() == vector["key"]
+
+
+def test_the_example_in_the_text_is_right():
+    example = {"order_id": "o-1", "template": "receipt"}
+
+    assert f"key: {digest_named(example).decode()}\n" in (DOCS / "canonical.md").read_text("utf-8")
 
 
 def test_the_vectors_have_every_tag_of_the_form():

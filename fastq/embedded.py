@@ -82,7 +82,7 @@ def _open(url: str, may_create: bool) -> EmbeddedServer:
     parts = urlsplit(url)
     relative = parts.netloc or parts.path[:1] not in ("", "/")
     if parts.scheme != "embedded" or relative or parts.query or parts.fragment:
-        raise BrokerError(f"{url!r} is not of the form embedded:///dir (a full path, three slashes) or embedded://")
+        raise BrokerError("an embedded server is written embedded:///dir (a full path, so three slashes) or embedded://")
     if parts.path not in ("", "/"):
         folder = Path(unquote(parts.path))
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fastq.app import FastQ
+    from fastq.current import CurrentJob, current_job
     from fastq.errors import (
         AlreadyEnqueued,
         BrokerError,
@@ -44,6 +45,7 @@ __version__ = "0.1.0"
 
 _HOME = {
     "app": ("FastQ",),
+    "current": ("CurrentJob", "current_job"),
     "errors": (
         "AlreadyEnqueued",
         "BrokerError",
@@ -77,6 +79,7 @@ __all__ = [
     "BulkResult",
     "ConfigError",
     "Conflict",
+    "CurrentJob",
     "Drop",
     "Duplicate",
     "DuplicateJobError",
@@ -96,6 +99,7 @@ __all__ = [
     "Unique",
     "UniqueConfigError",
     "UnknownTaskError",
+    "current_job",
 ]
 
 

@@ -7,6 +7,7 @@ from datetime import timedelta
 from types import MappingProxyType, TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, Unpack, cast, overload
 
+from fastq import results
 from fastq.broker import requests
 from fastq.broker.broker import Broker
 from fastq.config import DEFAULT_QUEUE, Config, check_name, check_seconds, check_task_name
@@ -195,27 +196,27 @@ class FastQ:
 
     def job_status(self, job: Job) -> str:
         """What `job.status()` asks."""
-        return self.broker.call(self._status(job))
+        return self.broker.run(results.status(self._keys(job), job.raw_uid, job.job_id))
 
     async def ajob_status(self, job: Job) -> str:
         """What `job.astatus()` asks."""
-        return await self.broker.acall(self._status(job))
+        return await self.broker.arun(results.status(self._keys(job), job.raw_uid, job.job_id))
 
     def job_result(self, job: Job, timeout: float | None) -> Any:
         """What `job.result()` asks."""
-        return self.broker.call(self._result(job, timeout))
+        return self.broker.run(results.wait(self._keys(job), job.raw_uid, job.job_id, timeout))
 
     async def ajob_result(self, job: Job, timeout: float | None) -> Any:
         """What `job.aresult()` asks."""
-        return await self.broker.acall(self._result(job, timeout))
+        return await self.broker.arun(results.wait(self._keys(job), job.raw_uid, job.job_id, timeout))
 
     def cancel_job(self, job: Job) -> bool:
         """What `job.cancel()` asks."""
-        return self.broker.call(self._cancel(job))
+        return self.broker.call(requests.cancel(self._keys(job), job.raw_uid, job.job_id or ""))
 
     async def acancel_job(self, job: Job) -> bool:
         """What `job.acancel()` asks."""
-        return await self.broker.acall(self._cancel(job))
+        return await self.broker.acall(requests.cancel(self._keys(job), job.raw_uid, job.job_id or ""))
 
     # --- run
 
@@ -270,11 +271,5 @@ class FastQ:
     def _keys(self, job: Job) -> QueueKeys:
         return queue_keys(self.config.namespace, job.queue)
 
-    def _status(self, job: Job) -> requests.Request[str]:
-        return requests.status(self._keys(job), job.raw_uid, job.job_id)  # type: ignore[attr-defined, no-any-return]
-
-    def _result(self, job: Job, timeout: float | None) -> requests.Request[Any]:
-        return requests.result(self._keys(job), job.raw_uid, job.job_id, timeout)  # type: ignore[attr-defined, no-any-return]
-
-    def _cancel(self, job: Job) -> requests.Request[bool]:
-        return requests.cancel(self._keys(job), job.raw_uid, job.job_id)  # type: ignore[attr-defined, no-any-return]
+    def _keys(self, job: Job) -> QueueKeys:
+        return queue_keys(self.config.namespace, job.queue)

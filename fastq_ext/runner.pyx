@@ -192,7 +192,8 @@ cdef class Slot:
         self.leave()
         if run.ended is not None:
             return None
-        if run.line.keeps or message_job_id_size(run.entry.frame, run.place) or message_flags(run.entry.frame, run.place) & TRACKED_FLAG:
+        if (run.line.keeps or run.holding.gate or message_job_id_size(run.entry.frame, run.place)
+                or message_flags(run.entry.frame, run.place) & TRACKED_FLAG):
             runner.returned(run, value)
         else:
             run.holding.succeed(run.entry, run.place, run.line)

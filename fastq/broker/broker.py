@@ -3,7 +3,8 @@
 import asyncio
 import os
 import weakref
-from typing import TypeVar
+from collections.abc import Generator
+from typing import Any, TypeVar, cast
 
 from fastq.broker.clients import AsyncClient, Clock, Lane, Pending, SyncClient
 from fastq.broker.opening import Opener
@@ -28,6 +29,7 @@ class Broker:
         self.clock = Clock()
         self._sync = self._new_sync()
         self._async: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncClient] = weakref.WeakKeyDictionary()
+        self._waiting: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, list[AsyncClient]] = weakref.WeakKeyDictionary()
         _ALL.add(self)
 
     def call(self, request: Request[T]) -> T:
@@ -39,8 +41,36 @@ class Broker:
         return self._sync.begin(request)
 
     async def acall(self, request: Request[T]) -> T:
-        """`call` for async code, on this event loop's connection."""
-        return await self._loop_client().call(request)
+        """`call` for async code, on this event loop's connection; a request that blocks has one of its own meanwhile."""
+        if not request.blocks:
+            return await self._loop_client().call(request)
+        waiting = self._waiting.setdefault(asyncio.get_running_loop(), [])
+        client = waiting.pop() if waiting else self.new_client()
+        try:
+            reply = await client.call(request)
+        except BaseException:
+            client.close()  # it may still block
+            raise
+        waiting.append(client)
+        return reply
+
+    def run(self, steps: Generator[Request[Any], Any, T]) -> T:
+        """Carry out the requests that `steps` yields, each with the answer to the one before, and return what it returns."""
+        try:
+            request = next(steps)
+            while True:
+                request = steps.send(self.call(request))
+        except StopIteration as end:
+            return cast(T, end.value)
+
+    async def arun(self, steps: Generator[Request[Any], Any, T]) -> T:
+        """`run` for async code."""
+        try:
+            request = next(steps)
+            while True:
+                request = steps.send(await self.acall(request))
+        except StopIteration as end:
+            return cast(T, end.value)
 
     def now_ms(self) -> int:
         """The server's clock. Connects if nobody has; raises BrokerError."""
@@ -60,9 +90,10 @@ class Broker:
 
     async def aclose(self) -> None:
         """Close this event loop's connection, and the blocking ones."""
-        client = self._async.pop(asyncio.get_running_loop(), None)
-        if client is not None:
-            client.close()
+        loop = asyncio.get_running_loop()
+        client = self._async.pop(loop, None)
+        for one in (*self._waiting.pop(loop, ()), *([client] if client is not None else ())):
+            one.close()
         self._sync.close()
 
     def new_lane(self) -> Lane:
@@ -88,8 +119,8 @@ class Broker:
         self._sync.abandon()
         self._sync = self._new_sync()
         # Kept from being collected: closing them would disturb the parent's event loop.
-        _INHERITED.append(self._async)
-        self._async = weakref.WeakKeyDictionary()
+        _INHERITED.append((self._async, self._waiting))
+        self._async, self._waiting = weakref.WeakKeyDictionary(), weakref.WeakKeyDictionary()
 
 
 _INHERITED: list[object] = []

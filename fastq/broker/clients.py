@@ -146,6 +146,8 @@ class SyncClient:
                     if not sent:
                         sent = True
                         seat.wire.send(talk.data)
+                    if request.blocks:
+                        seat.wire.wait_longer(request.blocks)
                     reply = seat.wire.read() if replies == 1 else [seat.wire.read() for _ in range(replies)]
                 except (*_UNREACHABLE, WireLost) as error:
                     seat.drop()
@@ -165,6 +167,8 @@ class SyncClient:
             seat.drop()  # a reply may still be on its way (KeyboardInterrupt): nobody must read it
             self._idle.append(seat)
             raise
+        if request.blocks:
+            seat.wire.wait_longer(0)
         self._idle.append(seat)
         return request.read(reply)
 

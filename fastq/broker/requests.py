@@ -156,6 +156,96 @@ def locks_release(keys: QueueKeys, lock_key: bytes) -> Request[bool]:
     return Request(lambda replies: bool(replies), commands=((b"DEL", keys.unique(lock_key)),))
 
 
+# --- single jobs
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of a job. `state` is "" when there is no record; `message` is that of a scheduled, retrying or dead one."""
+
+    uid: bytes
+    state: str
+    message: bytes
+
+
+def status(keys: QueueKeys, uid: bytes, job_id: str = "") -> Request[Known]:
+    """What is known of a job, by its uid or (uid b"") by its explicit id."""
+    return Request(
+        lambda reply: Known(reply[1], reply[2].decode(), reply[3]), (uid, job_id), load("status"), keys.prefix
+    )
+
+
+def cancel(keys: QueueKeys, uid: bytes, job_id: str = "", *, now: Arg = b"") -> Request[bool]:
+    """Ask that a job does not run. Reads: whether it is certain that it will not start any more."""
+    return Request(lambda reply: reply[0] == Status.OK and bool(reply[1]), (uid, job_id, now), load("cancel"), keys.prefix)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a result key holds: an encoded value, or the final state of a job that left none."""
+
+    value: bytes | None
+    state: str
+
+
+def result(keys: QueueKeys, uid: bytes, *, seconds: float) -> Request[Kept | None]:
+    """Wait up to so many seconds for the result of a job; 0 only looks."""
+    block: tuple[Arg, ...] = (b"BLOCK", max(1, round(seconds * 1000))) if seconds > 0 else ()
+
+    def read(reply: Any) -> Kept | None:
+        if not reply:
+            return None
+        kind, value = reply[0][1][0][1][:2]
+        return Kept(value, "succeeded") if kind == b"r" else Kept(None, value.decode())
+
+    command: tuple[Arg, ...] = (b"XREAD", b"COUNT", 1, *block, b"STREAMS", keys.result(uid), b"0")
+    return Request(read, commands=(command,), blocks=seconds)
+
+
+# --- dead jobs and whole queues
+
+
+def dead_page(keys: QueueKeys, *, offset: int, limit: int) -> Request[list[tuple[bytes, float]]]:
+    """A page of dead jobs, the latest first. Reads: (uid, when it died in ms) of each."""
+    command = (b"ZRANGE", keys.dead, offset, offset + limit - 1, b"REV", b"WITHSCORES")
+
+    def read(reply: list[bytes]) -> list[tuple[bytes, float]]:
+        return [(reply[i], float(reply[i + 1])) for i in range(0, len(reply), 2)]
+
+    return Request(read, commands=(command,))
+
+
+def dead_bodies(keys: QueueKeys, uids: Sequence[bytes]) -> Request[list[tuple[bytes | None, bytes | None]]]:
+    """Messages of dead jobs, and why they died where a script found them dead."""
+    command = (b"HMGET", keys.jobs, *(field for uid in uids for field in (uid, uid + b"!")))
+    return Request(lambda reply: list(zip(reply[::2], reply[1::2], strict=True)), commands=(command,))
+
+
+def replay(keys: QueueKeys, uids: Sequence[bytes], *, now: Arg = b"") -> Request[list[int]]:
+    """Enqueue dead jobs again, at most 200. Reads: for each 1 replayed, 0 not dead, 2 its lock is held, 3 its id is in use."""
+    return Request(lambda reply: list(reply[1]), (now, *uids), load("replay"), keys.prefix)
+
+
+def delete(keys: QueueKeys, uids: Sequence[bytes], *, now: Arg = b"") -> Request[int]:
+    """Delete dead jobs, at most 200. Reads: how many there were."""
+    return Request(lambda reply: int(reply[1]), (now, *uids), load("delete"), keys.prefix)
+
+
+def purge(keys: QueueKeys, *, limit: int = 100, now: Arg = b"") -> Request[tuple[int, bool]]:
+    """Delete some of the jobs that wait or are scheduled. Reads: how many, and whether to call again."""
+    return Request(lambda reply: (int(reply[1]), bool(reply[2])), (now, limit), load("purge"), keys.prefix)
+
+
+def pause(keys: QueueKeys) -> Request[bool]:
+    """Start nothing any more. Reads: whether that changed anything."""
+    return Request(lambda reply: bool(reply[1]), (b"pause",), load("gate"), keys.prefix)
+
+
+def resume(keys: QueueKeys) -> Request[bool]:
+    """Start jobs again. Reads: whether that changed anything."""
+    return Request(lambda reply: bool(reply[1]), (b"resume",), load("gate"), keys.prefix)
+
+
 # --- workers
 
 
@@ -185,6 +275,8 @@ class Tick(NamedTuple):
     reclaimed: int
     lost: int
     more: bool
+    gate: str  # "" | "cancelled" | "paused"
+    cancelled: list[bytes]  # uids of jobs that are asked to stop
 
 
 def tick(
@@ -203,8 +295,8 @@ def tick(
 
     def read(reply: Any) -> Tick:
         _known(reply, keys, worker)
-        _, due, promoted, reclaimed, lost, more = reply
-        return Tick(None if due < 0 else due / 1000, promoted, reclaimed, lost, bool(more))
+        _, due, promoted, reclaimed, lost, more, gate, cancelled = reply
+        return Tick(None if due < 0 else due / 1000, promoted, reclaimed, lost, bool(more), gate.decode(), cancelled)
 
     args = (worker, now, lease_ms, limit, max_crashes, dead_jobs, dead_bytes, dead_ms)
     return Request(read, args, load("tick"), keys.prefix)

@@ -52,7 +52,7 @@ def load(name: str) -> Script:
 
     text = (folder / f"{name}.lua").read_text("utf-8")
     for included in _INCLUDE.findall(text):
-        put_in(included, (name,))
+        put_in(included, ())
     # The first line is the shebang with the script's flags and has to stay first.
     shebang, rest = text.split("\n", 1)
     source = "\n".join([shebang, *parts, _INCLUDE.sub("", rest)]).encode()

@@ -28,6 +28,7 @@ class SyncWire:
     def __init__(self, opener: opening.Opener, timeout: float) -> None:
         self._connection = opener.open()  # kept: its disconnect() ends TLS and the socket properly
         self._socket = opening.socket_of(self._connection)
+        self._timeout = timeout
         self._socket.settimeout(timeout)
         self._reader: Any = hiredis.Reader(notEnoughData=_NOTHING)
         self._buffer = bytearray(_READ_BYTES)
@@ -38,6 +39,10 @@ class SyncWire:
             self._socket.sendall(data)
         except OSError as error:
             raise WireLost(f"the connection broke while sending: {error}") from error
+
+    def wait_longer(self, seconds: float) -> None:
+        """Let the server block for so long before its silence counts; 0: not at all."""
+        self._socket.settimeout(self._timeout + seconds)
 
     def read(self) -> Any:
         """The next reply; an error of the server is returned as a `hiredis.ReplyError`. Raises WireLost."""

@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Callable
 
+from fastq_ext.holding import Holding
 from fastq_ext.runner import Run, Runner
 
 _log = logging.getLogger("fastq.worker")
@@ -32,6 +33,13 @@ class Deadlines:
             for run in self._runner.late(now):
                 self.tell(run, "timeout")
             self._told = [(at, run) for at, run in self._told if self._waits_for(at, run, now)]
+
+    def cancel(self, holding: Holding, uids: list[bytes]) -> None:
+        """Tell the runs of these jobs to stop, if they are here."""
+        wanted = set(uids)
+        for run in self._runner.runs():
+            if run.holding is holding and run.reason is None and run.message.uid in wanted:
+                self.tell(run, "cancel")
 
     def tell(self, run: Run, reason: str) -> None:
         """Cancel a run. `reason`: "timeout", "cancel" or "shutdown"."""

@@ -108,7 +108,7 @@ class Fetcher:
         )
         if fetched is None:
             return 0
-        self._gate(holding, fetched.gate)
+        self.gate(holding, fetched.gate)
         found = self._take(holding, FRONT, fetched.front)
         found += self._take(holding, STREAM, fetched.stream)
         return found + self._take(holding, SUSPECTS, fetched.suspects)
@@ -126,7 +126,7 @@ class Fetcher:
 
     async def _still_paused(self, holding: Holding) -> bool:
         gate = await self._client.call(requests.gate(holding.keys))
-        self._gate(holding, gate)
+        self.gate(holding, gate)
         return gate == "paused"
 
     async def _wait(self, credit: int) -> None:
@@ -151,15 +151,17 @@ class Fetcher:
                 await self._rejoin(holding)
             return
         for holding, gate in zip(holdings, gates, strict=True):
-            self._gate(holding, gate)
+            self.gate(holding, gate)
             for place, key in ((FRONT, holding.keys.front), (STREAM, holding.keys.stream)):
                 if key in found:
                     self._take(holding, place, found[key])
 
-    def _gate(self, holding: Holding, gate: str) -> None:
+    def gate(self, holding: Holding, gate: str) -> None:
+        """Whether the queue is paused, or jobs of it were cancelled, as of now."""
         holding.gate = gate != ""
         if gate == "paused":
             self.paused.add(holding.keys.queue)
+            holding.hand_back(holding.ready, 64)
         else:
             self.paused.discard(holding.keys.queue)
 

@@ -21,15 +21,26 @@ COMPARE_EVERY = 10  # ticks
 
 
 class Ticker:
-    """Ticks one queue. `compare` is called now and then to look for entries that were assigned unheard."""
+    """Ticks one queue.
+
+    `compare(holding)` is awaited now and then, to look for entries that were assigned unheard; `gate(holding, state)` hears whether
+    the queue is paused, `cancel(holding, uids)` which jobs are asked to stop.
+    """
 
     def __init__(
-        self, client: AsyncClient, holding: Holding, config: Config, compare: Callable[[Holding], Awaitable[None]]
+        self,
+        client: AsyncClient,
+        holding: Holding,
+        config: Config,
+        *,
+        compare: Callable[[Holding], Awaitable[None]],
+        gate: Callable[[Holding, str], None],
+        cancel: Callable[[Holding, list[bytes]], None],
     ) -> None:
         self._client = client
         self._holding = holding
         self._config = config
-        self._compare = compare
+        self._compare, self._gate, self._cancel = compare, gate, cancel
         self._poked = asyncio.Event()
         self.period = min(1.0, config.lease / 8)
         self.due_in: float | None = None  # seconds until the next scheduled job, as of the last tick
@@ -45,6 +56,9 @@ class Ticker:
             tick = await self._client.call(self._request())
             self.due_in = tick.due_in
             self._tell(tick)
+            self._gate(self._holding, tick.gate)
+            if tick.cancelled:
+                self._cancel(self._holding, tick.cancelled)
             ticks += 1
             if ticks % COMPARE_EVERY == 0:
                 await self._compare(self._holding)

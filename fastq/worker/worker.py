@@ -298,7 +298,14 @@ class Worker:
             holding.add_line(self._executor.line(task))
         settler = Settler(self._calls, holding)
         starter = Starter(self._calls, self._runner, holding, self._broker.clock.now_ms)
-        ticker = Ticker(self._calls, holding, self._config, self._fetcher.compare)
+        ticker = Ticker(
+            self._calls,
+            holding,
+            self._config,
+            compare=self._fetcher.compare,
+            gate=self._fetcher.gate,
+            cancel=self._deadlines.cancel,
+        )
         return Desk(holding, settler, starter, ticker)
 
     def _on_service_end(self, task: asyncio.Task[None], holding: Holding) -> None:

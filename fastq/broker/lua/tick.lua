@@ -5,7 +5,8 @@
 -- KEYS  1 prefix of the queue
 -- ARGV  1 worker id · 2 now ms, or "" · 3 lease ms · 4 most jobs to move · 5 most crashes of a job
 --       6 most dead jobs · 7 most bytes of dead jobs · 8 ms that a dead job is kept
--- Returns {OK, ms until a job is due or -1, jobs promoted, jobs brought back, entries lost, 1 if there is more to do now} | {FENCED}
+-- Returns {OK, ms until a job is due or -1, jobs promoted, jobs brought back, entries lost, 1 if there is more to do now,
+--         "" | "cancelled" | "paused", uids of jobs that are asked to stop} | {FENCED}
 -- @include status
 -- @include clock
 -- @include member
@@ -39,4 +40,15 @@ if wake then
   redis.call('DEL', prefix .. 'wake')
 end
 count(prefix, counters)
-return {STATUS.OK, due, promoted, back, lost + gone, (more or promoted == limit) and 1 or 0}
+local gate, cancelled = redis.call('GET', prefix .. 'gate') or '', {}
+if gate ~= '' then
+  local length = redis.call('XLEN', prefix .. 'stream') + redis.call('XLEN', prefix .. 'front') + redis.call('XLEN', prefix .. 'suspects')
+  if length == 0 and gate == 'cancelled' then
+    -- No job is waiting or running: the wishes that are left came too late.
+    redis.call('DEL', prefix .. 'cancelled', prefix .. 'gate')
+    gate = ''
+  else
+    cancelled = redis.call('ZREVRANGE', prefix .. 'cancelled', 0, 999)
+  end
+end
+return {STATUS.OK, due, promoted, back, lost + gone, (more or promoted == limit) and 1 or 0, gate, cancelled}

@@ -1,11 +1,12 @@
 -- @include mark
 -- @include bump
--- Ends a job's hold on its lock and its id: the one place where that happens. `how` is its final state, or "deleted";
--- `started`: it has been tried. Returns nothing; what went wrong is counted.
+-- Ends a job's hold on its lock, its id and its place among the cancelled: the one place where that happens. `how` is its final
+-- state, or "deleted"; `started`: it has been tried. Whoever waits for the result of a tracked job is woken, but for a success,
+-- whose worker writes the result itself. What went wrong is counted.
 local function finish(prefix, job, how, started, now, counters)
   local good = how == 'succeeded' or how == 'dropped'
   local anyway = how == 'deleted' or (not started and (how == 'cancelled' or how == 'expired'))
-  local day, retention = 86400000, job.retention or 0
+  local hour, week, retention = 3600000, 604800000, job.retention or 0
   if job.lock ~= '' and (anyway or job.until_ == 0 or (job.until_ == 1 and good)) then
     local lock = prefix .. 'unique:' .. job.lock
     local owner = redis.call('GETRANGE', lock, 0, 15)
@@ -18,13 +19,19 @@ local function finish(prefix, job, how, started, now, counters)
   end
   if job.id ~= '' and how ~= 'dead' then
     local key = prefix .. 'id:' .. job.id
-    if redis.call('GET', key) == job.uid then
+    if redis.call('GETRANGE', key, 0, 15) == job.uid then
       if retention > 0 then redis.call('PEXPIRE', key, string.format('%.0f', retention)) else redis.call('DEL', key) end
     end
   end
   if job.tracked then
-    if how == 'dead' then mark(prefix, job.uid, how, job.attempt, now, 7 * day)
-    elseif retention > 0 then mark(prefix, job.uid, how, job.attempt, now, retention)
-    else redis.call('DEL', prefix .. 'job:' .. job.uid) end
+    if how == 'deleted' then redis.call('DEL', prefix .. 'job:' .. job.uid)
+    elseif how == 'dead' then mark(prefix, job.uid, how, job.attempt, now, week)
+    else mark(prefix, job.uid, how, job.attempt, now, math.max(retention, hour)) end
+    if how ~= 'succeeded' then
+      local result = prefix .. 'result:' .. job.uid
+      redis.call('XADD', result, 'MAXLEN', 1, '*', 's', how)
+      redis.call('PEXPIRE', result, string.format('%.0f', math.max(retention, hour)))
+    end
   end
+  redis.call('ZREM', prefix .. 'cancelled', job.uid)
 end

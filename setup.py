@@ -44,7 +44,7 @@ fastq is partly written in C, and {missing} to compile it with. Install a C comp
 
 
 class BuildExtensions(build_ext):
-    """Compiles each extension in its turn, so that a source distribution lists .pyx files and no generated ones."""
+    """Generates the C files when it comes to building, so that a source distribution lists the .pyx files instead."""
 
     def run(self):
         if DEBUG and self.inplace:
@@ -53,6 +53,11 @@ class BuildExtensions(build_ext):
 
     def build_extensions(self):
         self.require_compiler()
+        generated = cythonize(self.extensions, build_dir=str(GENERATED), compiler_directives=DIRECTIVES)
+        sources = {ext.name: ext.sources for ext in generated}
+        for ext in self.extensions:
+            ext.sources = [*sources[ext.name], self.write_stamp(ext.name.rpartition(".")[2])]
+        self.parallel = self.parallel or True  # as many compilers at once as there are cores
         super().build_extensions()
 
     def require_compiler(self):
@@ -62,11 +67,6 @@ class BuildExtensions(build_ext):
             raise SystemExit(NO_COMPILER.format(missing=f"there is no {compiler}"))
         if os.name == "posix" and not headers.exists():
             raise SystemExit(NO_COMPILER.format(missing=f"there is no {headers}"))
-
-    def build_extension(self, ext):
-        [compiled] = cythonize([ext], build_dir=str(GENERATED), compiler_directives=DIRECTIVES)
-        ext.sources = [*compiled.sources, self.write_stamp(ext.name.rpartition(".")[2])]
-        super().build_extension(ext)
 
     def write_stamp(self, module):
         """The C file with the stamp of `module`; written only when it changes, since a newer file means a new build."""

@@ -17,7 +17,7 @@ from fastq.errors import BrokerError
 T = TypeVar("T")
 
 # The server did not run the call and may be able to soon; for those in _ELSEWHERE it may be another server by then.
-_SOON = (b"LOADING", b"BUSY ", b"MASTERDOWN", b"READONLY", b"TRYAGAIN", b"CLUSTERDOWN", b"NOREPLICAS")
+_SOON = (b"LOADING", b"BUSY ", b"MASTERDOWN", b"READONLY", b"TRYAGAIN", b"CLUSTERDOWN", b"NOREPLICAS", b"MISCONF")
 _ELSEWHERE = (b"READONLY", b"MASTERDOWN", b"LOADING")
 _HELP = {
     b"OOM": "Redis is out of memory: nothing was written; raise maxmemory or let the workers drain the queue",
@@ -37,18 +37,19 @@ class Talk(Generic[T]):
         self._until = time.monotonic() + patience
         self._lane, self._number = lane, number
         self._tries = 0
+        self._heard_nothing = False  # a try was sent, and its reply was lost
         self.data = request.pack(lane, number)
         self.reconnect = False  # whether the next try needs a new connection
         self.pause = 0.0  # seconds before the next try
 
     def failed(self, error: Exception, *, sent: bool) -> None:
         """A connection could not be made (`sent` false) or was lost. Prepares the next try, or raises BrokerError."""
-        maybe = sent and not self._request.repeatable
-        if maybe or not self._again():
-            what = "the connection to" if sent else "no connection to"
-            tail = "; the call may or may not have been carried out" if sent else ""
-            raise BrokerError(f"{what} {self._shown} {'was lost' if sent else 'could be made'}: {error}{tail}",
-                              maybe_enqueued=sent) from error  # fmt: skip
+        self._heard_nothing = self._heard_nothing or sent
+        if (sent and not self._request.repeatable) or not self._again():
+            shown = self._shown
+            what = f"the connection to {shown} was lost" if sent else f"no connection to {shown} could be made"
+            tail = "; the call may or may not have been carried out" if self._heard_nothing else ""
+            raise BrokerError(f"{what}: {error}{tail}", maybe_enqueued=self._heard_nothing) from error
         self.reconnect = True
 
     def answered(self, reply: Any) -> bool:
@@ -64,7 +65,9 @@ class Talk(Generic[T]):
         if text.startswith(_SOON) and self._again():
             self.reconnect = text.startswith(_ELSEWHERE)
             return False
-        raise ServerError(_explain(text, self._shown), text.split(b" ", 1)[0].decode()) from redis.ResponseError(str(error))
+        code = text.split(b" ", 1)[0].decode()
+        refused = ServerError(_explain(text, self._shown), code, maybe_enqueued=self._heard_nothing)
+        raise refused from redis.ResponseError(str(error))
 
     def _again(self) -> bool:
         self._tries += 1
@@ -75,8 +78,8 @@ class Talk(Generic[T]):
 class ServerError(BrokerError):
     """The server answered with an error; `code` is its first word."""
 
-    def __init__(self, message: str, code: str) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, code: str, *, maybe_enqueued: bool = False) -> None:
+        super().__init__(message, maybe_enqueued=maybe_enqueued)
         self.code = code
 
 

@@ -47,7 +47,7 @@ class SyncWire:
     def read(self) -> Any:
         """The next reply; an error of the server is returned as a `hiredis.ReplyError`. Raises WireLost."""
         reader = self._reader
-        while (reply := reader.gets()) is _NOTHING:
+        while (reply := self._parsed()) is _NOTHING:
             try:
                 n = self._socket.recv_into(self._buffer)
             except TimeoutError as error:
@@ -58,6 +58,12 @@ class SyncWire:
                 raise WireLost("the server closed the connection")
             reader.feed(self._buffer, 0, n)
         return reply
+
+    def _parsed(self) -> Any:
+        try:
+            return self._reader.gets()
+        except hiredis.ProtocolError as error:
+            raise WireLost(f"the server's answer cannot be read: {error}") from error
 
     def close(self) -> None:
         """Close the connection; never raises."""

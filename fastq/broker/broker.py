@@ -111,8 +111,17 @@ class Broker:
         loop = asyncio.get_running_loop()
         client = self._async.get(loop)
         if client is None:
+            self._forget_closed_loops()
             client = self._async[loop] = self.new_client()
         return client
+
+    def _forget_closed_loops(self) -> None:
+        # A client holds its loop, so these entries do not go by themselves: one asyncio.run() after the other would leave
+        # a connection each.
+        for clients in (self._async, self._waiting):
+            for ref in clients.keyrefs():
+                if (loop := ref()) is not None and loop.is_closed():
+                    clients.pop(loop, None)
 
     def _after_fork(self) -> None:
         # The parent goes on using its sockets: the child lets go of them and connects anew.

@@ -54,7 +54,8 @@ class Worker:
     """Runs the jobs of an app's queues in this process.
 
     `queues` None: those of the app's tasks, and "default", in turn; a sequence: in strict order. `concurrency` jobs run at once.
-    `burst`: end when nothing is left to do. `grace`: seconds that running jobs get to end after a signal.
+    `burst`: end when nothing is left to do. `grace`: seconds that running jobs get to end after a signal. `name`: what its names
+    in the queues begin with, and no other worker's do; None: host and process.
 
     >>> app.worker(queues=["mail"], burst=True).run()  # doctest: +SKIP
     """
@@ -67,6 +68,7 @@ class Worker:
         concurrency: int = CONCURRENCY,
         burst: bool = False,
         grace: float = GRACE,
+        name: str | None = None,
     ) -> None:
         self._app = app
         self._config = app.config
@@ -74,11 +76,19 @@ class Worker:
         self._grace = check_seconds("grace", grace)
         self._burst = burst
         self._queues = [check_name("queue", name) for name in dict.fromkeys(queues)] if queues is not None else None
+        self._given_name = name
         self._desks: dict[str, Desk] = {}
         self._holdings: list[Holding] = []
         self._ending: asyncio.Event | None = None
         self._at_once = False
         self.finished = 0  # jobs whose turn ended here
+
+    @property
+    def queues(self) -> list[str]:
+        """The queues that it serves, by the tasks that are registered so far."""
+        if self._queues is not None:
+            return self._queues
+        return list(dict.fromkeys([*(task.queue for task in self._app.tasks.values()), DEFAULT_QUEUE]))
 
     def run(self) -> None:
         """Run until SIGTERM, SIGINT or `stop()`; a second signal ends at once. Raises BrokerError when Redis cannot be reached
@@ -103,7 +113,7 @@ class Worker:
         self._calls = broker.new_client()
         self._waits = broker.new_client()
         self._broker = broker
-        self._name = f"{socket.gethostname()[:40]}-{os.getpid()}".replace(" ", "_")
+        self._name = self._given_name or host_and_process()
         threads = Threads(loop)
         self._executor = Executor(threads, broker.clock.now_ms)
         self._runner = Runner(
@@ -139,14 +149,16 @@ class Worker:
     # --- from start to end
 
     async def _serve(self) -> None:
-        queues = self._queues if self._queues is not None else self._all_queues()
+        queues = self.queues
         # The first connection tells at once what is wrong with URL, password or version.
         await self._calls.call(requests.gate(queue_keys(self._config.namespace, queues[0])))
         services: list[asyncio.Task[None]] = []
         try:
             services.append(self._service("heart", self._heart.run))
+            # One name in all queues, so that one read can wait for jobs of any of them.
+            token = secrets.token_hex(4)
             for queue in queues:
-                await self._join(queue)
+                await self._join(queue, token)
             for _ in range(self._concurrency):
                 self._open_slot()
             fetching = self._service("fetcher", self._fetch)
@@ -271,10 +283,10 @@ class Worker:
 
     # --- queues
 
-    async def _join(self, queue: str) -> None:
-        """Enter a queue under a name that nobody had before."""
+    async def _join(self, queue: str, token: str) -> None:
+        """Enter a queue under a name that nobody had before in it."""
         keys = queue_keys(self._config.namespace, queue)
-        worker = f"{self._name}-{secrets.token_hex(4)}".encode()
+        worker = f"{self._name}-{token}".encode()
         desk = self._desk(keys, worker)
         await self._calls.call(requests.note_queue(keys, self._broker.clock.now_ms()))
         again = await self._calls.call(requests.join(keys, worker), patience=FOR_EVER)
@@ -334,7 +346,7 @@ class Worker:
             task.cancel()
         self._heart.leave(queue, holding.worker.decode())
         if self._ending is not None and not self._ending.is_set():
-            self._rejoining = asyncio.create_task(self._join(queue))
+            self._rejoining = asyncio.create_task(self._join(queue, secrets.token_hex(4)))
 
     async def _rejoin(self, holding: Holding) -> None:
         """The group of a queue is gone: make it again and go on."""
@@ -369,8 +381,9 @@ class Worker:
     def _on_room(self) -> None:
         self._fetcher.room()
 
-    def _all_queues(self) -> list[str]:
-        return list(dict.fromkeys([*(task.queue for task in self._app.tasks.values()), DEFAULT_QUEUE]))
+def host_and_process() -> str:
+    """What tells this process from all others."""
+    return f"{socket.gethostname()[:40]}-{os.getpid()}".replace(" ", "_")
 
 
 class _signals(contextlib.AbstractContextManager[None]):

@@ -72,13 +72,14 @@ CALLS = [
 def test_a_call_is_bound_as_python_binds_it(function, args, kwargs):
     signature = signature_of(function)
     try:
-        expected = inspect.signature(function).bind(*args, **kwargs).arguments
+        function(*args, **kwargs)  # rather than inspect, which lets f(a, /, **extra) be called as f(a=1) in 3.13
     except TypeError:
         with pytest.raises(TypeError):
             signature.bind(args, kwargs)
         with pytest.raises(TypeError):
             signature.digest(args, kwargs)
     else:
+        expected = inspect.signature(function).bind(*args, **kwargs).arguments
         assert list(signature.bind(args, kwargs).items()) == list(expected.items())
         assert len(signature.digest(args, kwargs)) == 32
 

@@ -44,16 +44,16 @@ def form(value: Any) -> bytes:
         case list(items):
             return b"l" + varint(len(items)) + b"".join(map(form, items))
         case frozenset(elements):
-            forms = {form(element) for element in elements}
-            return b"e" + varint(len(forms)) + b"".join(sorted(forms))
+            distinct = {form(element) for element in elements}
+            return b"e" + varint(len(distinct)) + b"".join(sorted(distinct))
         case dict(mapping):
             forms = {form(key): form(item) for key, item in mapping.items()}
             if len(forms) != len(mapping):
                 raise ValueError("two keys have the same form")
             return b"m" + varint(len(forms)) + b"".join(key + forms[key] for key in sorted(forms))
         case Decimal() as number:
-            text = decimal_text(number).encode()
-            return b"q" + varint(len(text)) + text
+            number_text = decimal_text(number).encode()
+            return b"q" + varint(len(number_text)) + number_text
         case UUID() as uuid:
             return b"u" + uuid.bytes
         case datetime() as moment:

@@ -121,8 +121,12 @@ class Fetcher:
         except ServerError as error:
             if error.code != "NOGROUP":
                 raise
-            await self._rejoin(holding)
+            await self._renew(holding)
             return None
+
+    async def _renew(self, holding: Holding) -> None:
+        await self._rejoin(holding)
+        await self.compare(holding)  # what the refused call had read from another stream was lost with its answer
 
     async def _still_paused(self, holding: Holding) -> bool:
         gate = await self._client.call(requests.gate(holding.keys))
@@ -148,7 +152,7 @@ class Fetcher:
             if not isinstance(error, ServerError) or error.code != "NOGROUP":
                 raise
             for holding in holdings:
-                await self._rejoin(holding)
+                await self._renew(holding)
             return
         for holding, gate in zip(holdings, gates, strict=True):
             self.gate(holding, gate)
@@ -170,6 +174,8 @@ class Fetcher:
             return 0
         jobs = 0
         for entry_id, fields in entries:
+            if entry_id in holding.entries:
+                continue  # in hand already: its group was made anew, or this answer was overtaken by `compare`
             if fields is None:
                 holding.count("lost")
                 holding.done(stream, entry_id)
@@ -182,6 +188,7 @@ class Fetcher:
                 if entry.frame.rest or not entry.frame.count:
                     self._unsound(entry)
         if jobs:
+            self.found_nothing = False
             self._jobs_per_entry += 0.2 * (jobs / len(entries) - self._jobs_per_entry)
             self._runner.feed()
         return jobs

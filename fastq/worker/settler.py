@@ -25,6 +25,7 @@ class Settler:
         self._client = client
         self._holding = holding
         self._number = 0
+        self._kept: Report | None = None  # taken from the holding, and not settled yet
         self._touched = asyncio.Event()
         self._ending = False
 
@@ -40,7 +41,7 @@ class Settler:
     async def run(self) -> None:
         """Report for as long as the holding counts. Raises WorkerFenced."""
         while True:
-            if not self._ending and not self._holding.touched_any:
+            if not self._ending and not self._holding.touched_any and self._kept is None:
                 try:
                     async with asyncio.timeout(COUNTED_WITHIN):
                         await self._touched.wait()
@@ -53,13 +54,15 @@ class Settler:
                 return
 
     async def report(self) -> bool:
-        """Report one call's worth; whether there was anything."""
-        taken = self._holding.report()
-        if taken is None:
-            return False
-        report = Report(*taken)
-        await self._settle(report)
-        self._holding.settled(report.finished)
+        """Report one call's worth; whether there was anything. One that fails is kept for the next time."""
+        if self._kept is None:
+            taken = self._holding.report()
+            if taken is None:
+                return False
+            self._kept = Report(*taken)
+        await self._settle(self._kept)
+        self._holding.settled(self._kept.finished)
+        self._kept = None
         return True
 
     async def _settle(self, report: Report) -> None:

@@ -56,7 +56,12 @@ class Starter:
         if not heads:
             return
         request = requests.start(holding.keys, holding.worker, heads, track_ms=TRACK_MS)
-        verdicts = await self._client.call(request, patience=FOR_EVER)
+        try:
+            verdicts = await self._client.call(request, patience=FOR_EVER)
+        except BaseException:
+            self._holding.asking[:0] = alive  # nothing was heard of them: they ask again
+            self._asking.set()
+            raise
         for (entry, place), verdict in zip(alive, verdicts.decode(), strict=True):
             if verdict == "g":
                 holding.clear(entry, place)

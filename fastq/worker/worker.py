@@ -81,6 +81,8 @@ class Worker:
         self._holdings: list[Holding] = []
         self._ending: asyncio.Event | None = None
         self._at_once = False
+        self._successors: dict[bytes, str] = {}  # a name that was taken for dead -> the token of the one after it
+        self._returning: set[asyncio.Task[None]] = set()
         self.finished = 0  # jobs whose turn ended here
 
     @property
@@ -175,10 +177,11 @@ class Worker:
             self._fetcher.stop()
             self._waits.close()
             await asyncio.wait([fetching])
+            await _cancel(self._returning)
             await self._end_runs()
             await self._leave()
         finally:
-            await _cancel([*services, *(task for desk in self._desks.values() for task in desk.tasks)])
+            await _cancel([*services, *self._returning, *(task for desk in self._desks.values() for task in desk.tasks)])
         self.finished = self._runner.finished
         _log.info("worker %s has ended after %d jobs", self._name, self.finished)
 
@@ -335,6 +338,8 @@ class Worker:
             return
         holding.dropped = True
         queue = holding.keys.queue
+        # The same in all queues that took it for dead, so that one read can wait for all of them again.
+        token = self._successors.setdefault(holding.worker, secrets.token_hex(4))
         _log.error("queue=%s this worker was taken for dead; its jobs are others' now", queue)
         desk = self._desks[queue]
         self._holdings.remove(holding)
@@ -346,7 +351,9 @@ class Worker:
             task.cancel()
         self._heart.leave(queue, holding.worker.decode())
         if self._ending is not None and not self._ending.is_set():
-            self._rejoining = asyncio.create_task(self._join(queue, secrets.token_hex(4)))
+            returning = self._service(f"return to {queue}", lambda: self._join(queue, token))
+            self._returning.add(returning)
+            returning.add_done_callback(self._returning.discard)
 
     async def _rejoin(self, holding: Holding) -> None:
         """The group of a queue is gone: make it again and go on."""

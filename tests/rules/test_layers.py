@@ -14,10 +14,10 @@ LAYERS = (
     ("fastq_ext",),
     ("fastq.job", "fastq.errors", "fastq.config", "fastq.keys", "fastq.retry"),
     ("fastq.codec",),
-    ("fastq.unique", "fastq.options", "fastq.task"),
+    ("fastq.unique", "fastq.options", "fastq.task", "fastq.current"),
     ("fastq.broker", "fastq.embedded", "fastq.embedded_guard"),
     ("fastq.route", "fastq.bulk", "fastq.merger", "fastq.producer"),
-    ("fastq.locks", "fastq.app"),
+    ("fastq.results", "fastq.locks", "fastq.app"),
     ("fastq.worker",),
     ("fastq.worker.worker",),
     ("fastq",),  # the public names, gathered from below
@@ -28,6 +28,7 @@ LAYERS = (
 EXCEPTIONS = {
     ("fastq.app", "fastq.worker.worker"): "app.worker(), in the function: a producer never loads the worker",
 }
+
 
 def name_of(path: Path) -> str:
     parts = path.relative_to(ROOT).with_suffix("").parts
@@ -42,10 +43,9 @@ SOURCES = {
 }
 
 # What only one package may import: the broker speaks to Redis, the codec knows the bytes, the worker drives the runner.
-KEEPERS = {"redis": "fastq.broker", "hiredis": "fastq.broker"} | {
-    module: "fastq.worker" if module == "fastq_ext.runner" else "fastq.codec"
-    for module, path in SOURCES.items()
-    if path.suffix == ".pyx"
+DRIVEN = ("fastq_ext.holding", "fastq_ext.runner")
+KEEPERS = {"redis": "fastq.broker", "hiredis": "fastq.broker", "fastq_ext.holding": "fastq.worker"} | {
+    module: "fastq.codec" for module, path in SOURCES.items() if path.suffix == ".pyx" and module not in DRIVEN
 }
 
 

@@ -56,8 +56,8 @@ def test_every_class_of_errors_is_public():
     assert declared - set(fastq.__all__) == set()
 
 
-def test_the_changelog_begins_with_the_version_of_the_project():
+def test_the_package_and_the_changelog_have_the_version_of_the_project():
     version = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
     [latest, *_] = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
 
-    assert latest == version
+    assert fastq.__version__ == latest == version

@@ -4,9 +4,11 @@
 older than the sources beside them.
 """
 
-from fastq_ext._build import check_fresh, is_debug
+from fastq_ext._build import check_fresh, is_debug, require_built
 
 __all__ = ["DEBUG", "check_fresh"]
+
+require_built()
 
 DEBUG: bool
 

@@ -159,3 +159,7 @@ def test_an_upward_import_would_be_caught():
     assert layer_of("fastq.worker.worker.Worker") > layer_of("fastq.worker.fetcher") > layer_of("fastq.app.FastQ")
     assert layer_of("fastq.app.FastQ") > layer_of("fastq.broker.requests") > layer_of("fastq.codec")
     assert layer_of("fastq.FastQ") > layer_of("fastq.app")
+
+
+def test_every_exception_is_still_in_use():
+    assert {excepted(module, name) for module in SOURCES for name in upward(module)} - {None} == set(EXCEPTIONS)

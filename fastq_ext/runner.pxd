@@ -14,6 +14,7 @@ cdef class Run:
     cdef readonly Slot slot
     cdef readonly double begun          # on the monotonic clock
     cdef readonly double timeout        # seconds for this attempt; 0: none
+    cdef object changed                 # its Message, when a later call gave it other arguments
     cdef public object reason           # why it was told to stop: "timeout", "cancel", "shutdown"; None
     cdef public object ended            # set when its turn was taken from it: a late end counts no more
 
@@ -28,10 +29,11 @@ cdef class Slot:
     cdef object context                 # of that job: a fresh copy for each
     cdef object waiter                  # the future that an idle slot waits for
     cdef bint suspended                 # the job has given way to the event loop at least once
+    cdef bint removed                   # the runner counts on it no more
 
     cdef object step(self, object error)
     cdef object drive(self, object error)
-    cdef int begin(self, Holding holding, Entry entry, int place) except -1
+    cdef int begin(self, Holding holding, Entry entry, int place, bytes changed) except -1
     cdef object leave(self)
     cdef bint stained(self)
 

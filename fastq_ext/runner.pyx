@@ -15,6 +15,7 @@ from libc.time cimport time_t
 from fastq_ext.holding cimport Entry, Holding, Line
 from fastq_ext.message cimport (
     Frame,
+    Message,
     message_attempt,
     message_enqueued_ms,
     message_flags,
@@ -67,13 +68,20 @@ cdef inline double monotonic() noexcept:
     return now.tv_sec + now.tv_nsec * 1e-9
 
 
+cdef inline bint asks_for_lock(Frame frame, int place) noexcept:
+    """Whether the job's lock is of a kind that the server has to see to at its start, and at its end."""
+    cdef int policy = message_policy(frame, place)
+    # until "start" (2), renew (4), on_conflict "replace" or "rerun" (16)
+    return message_lock_key_size(frame, place) and (policy & 3 == 2 or policy & 20)
+
+
 cdef class Run:
     """One attempt of a job."""
 
     @property
     def message(self):
         """The job's message."""
-        return self.entry.frame[self.place]
+        return self.changed or self.entry.frame[self.place]
 
     @property
     def attempt(self):
@@ -134,7 +142,7 @@ cdef class Slot:
         self.waiter = None
         while True:
             if self.coroutine is None:
-                if runner.stopping:
+                if runner.stopping or self.removed:
                     raise StopIteration
                 if runner.out_of_turn(monotonic()):
                     return None
@@ -192,14 +200,14 @@ cdef class Slot:
         self.leave()
         if run.ended is not None:
             return None
-        if (run.line.keeps or run.holding.gate or message_job_id_size(run.entry.frame, run.place)
+        if (run.line.keeps or run.holding.gate or asks_for_lock(run.entry.frame, run.place) or message_job_id_size(run.entry.frame, run.place)
                 or message_flags(run.entry.frame, run.place) & TRACKED_FLAG):
             runner.returned(run, value)
         else:
             run.holding.succeed(run.entry, run.place, run.line)
         return None
 
-    cdef int begin(self, Holding holding, Entry entry, int place) except -1:
+    cdef int begin(self, Holding holding, Entry entry, int place, bytes changed) except -1:
         """Starts the coroutine of a job; leaves none when the job cannot be started."""
         cdef Runner runner = self.runner
         cdef Frame frame = entry.frame
@@ -213,11 +221,15 @@ cdef class Slot:
         run.holding, run.entry, run.place, run.line, run.slot = holding, entry, place, line, self
         run.begun = monotonic()
         run.timeout = line.timeout
-        if message_flags(frame, place) & EXTRAS_FLAG:
-            run.timeout = frame[place].extras.get("timeout", line.timeout) or 0.0
         try:
-            args, kwargs = line.decode(
-                PyBytes_FromStringAndSize(<const char*>message_payload(frame, place), message_payload_size(frame, place)))
+            if message_flags(frame, place) & EXTRAS_FLAG:
+                run.timeout = frame[place].extras.get("timeout", line.timeout) or 0.0
+            if changed is not None:
+                run.changed = Message(changed)
+                payload = run.changed.payload
+            else:
+                payload = PyBytes_FromStringAndSize(<const char*>message_payload(frame, place), message_payload_size(frame, place))
+            args, kwargs = line.decode(payload)
         except Exception as error:
             runner.lost(entry, place, error)
             return 0
@@ -239,7 +251,8 @@ cdef class Slot:
     cdef object leave(self):
         """The job has left the slot."""
         cdef Run run = self.run
-        self.runner.running -= 1
+        if not self.removed:
+            self.runner.running -= 1
         self.runner.finished += 1
         run.line.took(monotonic() - run.begun)
         self.coroutine = self.context = self.run = None
@@ -267,8 +280,11 @@ cdef class Runner:
         return slot
 
     def remove_slot(self, Slot slot):
-        """Forget a slot whose task has ended."""
+        """Forget a slot whose task has ended, or whose job does not end."""
         self.slots.remove(slot)
+        if slot.run is not None:
+            self.running -= 1
+        slot.removed = True
 
     def feed(self):
         """Tell the slots that jobs wait."""
@@ -302,12 +318,14 @@ cdef class Runner:
         cdef Holding holding
         cdef Entry entry
         cdef Line line
-        cdef int place, at, policy
+        cdef int place, at
+        cdef bytes changed
         for at in range(len(self.holdings)):
             holding = self.holdings[at]
             while holding.ready:
+                changed = None
                 if holding.cleared:
-                    entry, place = holding.cleared.popleft()
+                    entry, place, changed = holding.cleared.popleft()
                     holding.ready -= 1
                 else:
                     entry = holding.queue[0]
@@ -317,8 +335,6 @@ cdef class Runner:
                     entry.next = place + 1
                     if entry.next >= entry.frame.count:
                         holding.queue.popleft()
-                        if self.in_turn:
-                            self.holdings.append(self.holdings.pop(at))
                         if place >= entry.frame.count:
                             continue
                     holding.ready -= 1
@@ -327,21 +343,20 @@ cdef class Runner:
                         if len(holding.asking) == 1:
                             holding.on_asking()
                         continue
-                slot.begin(holding, entry, place)
+                    if self.in_turn and entry.next >= entry.frame.count:
+                        self.holdings.append(self.holdings.pop(at))
+                slot.begin(holding, entry, place, changed)
                 return True
         return False
 
     cdef bint must_ask(self, Holding holding, Frame frame, int place):
         """Whether the server has to be asked before the job starts; what cannot be started is not asked for."""
-        cdef int policy
         cdef Line line
         if message_version(frame, place) != 1:
             return False
         if holding.gate or message_flags(frame, place) & (TRACKED_FLAG | EXPIRES_FLAG):
             return True
-        policy = message_policy(frame, place)
-        # until "start" (2), renew (4), on_conflict "replace" or "rerun" (16)
-        if message_lock_key_size(frame, place) and (policy & 3 == 2 or policy & 20):
+        if asks_for_lock(frame, place) or (message_lock_key_size(frame, place) and message_attempt(frame, place) > 1):
             return True
         line = holding.line_of(frame, place)
         return line is not None and line.asks

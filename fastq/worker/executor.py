@@ -167,7 +167,10 @@ def head_of(message: Message) -> bytes:
 
 def with_error(message: Message, error: BaseException, why: str, *, attempt: int | None = None) -> bytes:
     """The message with its last error in it, trimmed."""
-    extras = dict(message.extras)
+    try:
+        extras = message.extras
+    except ValueError:  # what cannot be read is not worth more than the error
+        extras = {}
     extras["error"] = {
         "why": why or "no attempts left",
         "type": type(error).__qualname__,

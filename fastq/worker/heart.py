@@ -3,8 +3,8 @@
 A worker's own interpreter can be held for many seconds, by one regular expression; then its beat must not stop. It must stop when
 the worker does: when it is gone or stopped, or when its event loop has made no step for `WATCHDOG` seconds.
 
-The worker writes lines to the heart's input: "+ <queue> <worker>" and "- <queue> <worker>" to beat in a queue or no more, "." for a
-step of the loop. The heart answers "ok" when every queue has taken its beat, and "fenced <queue> <worker>" when one did not.
+The worker writes lines to the heart's input: its options first (a command line, and a password in it, would be there for all to
+read), then "+ <queue> <worker>" and "- <queue> <worker>" to beat in a queue or no more, "." for a step of the loop. The heart answers "ok" when every queue has taken its beat, and "fenced <queue> <worker>" when one did not.
 """
 
 from __future__ import annotations
@@ -73,9 +73,10 @@ class Heart:
         options = {"url": self._config.endpoint().url, "namespace": self._config.namespace, "lease": self._config.lease,
                    "redis_options": _plain(self._config.redis_options), "pid": os.getpid()}  # fmt: skip
         self._process = await asyncio.create_subprocess_exec(
-            sys.executable, "-P", "-m", "fastq.worker.heart", json.dumps(options),
+            sys.executable, "-P", "-m", "fastq.worker.heart",
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
         )  # fmt: skip
+        self._write(json.dumps(options))
         for queue, worker in self._names:
             self._write(f"+ {queue} {worker}")
 
@@ -176,12 +177,24 @@ def _stopped(pid: int) -> bool:
 
 
 def main() -> None:
-    """`python -m fastq.worker.heart OPTIONS`."""
+    """`python -m fastq.worker.heart`, with the options in its input's first line."""
     # The terminal's signals are for the worker, which ends this process by closing its input.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     with contextlib.suppress(BrokenPipeError):
-        _Beats(json.loads(sys.argv[1])).run()
+        if line := _first_line():
+            _Beats(json.loads(line)).run()
+
+
+def _first_line() -> bytes:
+    """The first line of the input; b"" if it ends before. Reads no byte of the second."""
+    line = b""
+    while not line.endswith(b"\n"):
+        byte = os.read(0, 1)
+        if not byte:
+            return b""
+        line += byte
+    return line
 
 
 if __name__ == "__main__":

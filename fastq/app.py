@@ -270,6 +270,3 @@ class FastQ:
 
     def _keys(self, job: Job) -> QueueKeys:
         return queue_keys(self.config.namespace, job.queue)
-
-    def _keys(self, job: Job) -> QueueKeys:
-        return queue_keys(self.config.namespace, job.queue)

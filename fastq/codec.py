@@ -231,8 +231,8 @@ def _encode_rich(value: object) -> bytes:
 class PayloadDecoder:
     """Reads a payload back into the arguments of its task, each by the type of its parameter.
 
-    A call with positional arguments only is read in one go, by a decoder made for their number. Keywords, and arguments
-    of `*rest`, are left raw by it and then read one by one.
+    A call with positional arguments only is read in one go, by a decoder made for their number. Keywords, arguments of
+    `*rest`, and more than 15 arguments are left raw by it and then read one by one.
     """
 
     __slots__ = ("_extra", "_fits", "_positional", "_readers", "_rest", "_signature", "_takes", "_task", "_whole")
@@ -252,20 +252,18 @@ class PayloadDecoder:
         without_keyword = all(p.default is not Signature.REQUIRED for p in keyword)
         # For each number of positional arguments: whether they are enough without any keyword.
         self._fits = [without_keyword and count >= least for count in range(len(self._positional) + 1)]
-        self._whole: dict[int, _Decode] = {}
+        # By the first two bytes of a payload: an array of two, and an array of up to 15 positional arguments.
+        self._whole = {bytes((0x92, 0x90 + count)): self._decoder(count) for count in range(min(len(self._fits), 16))}
         self._readers: dict[str, _Decode] = {}
 
     def decode(self, payload: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments and keyword arguments. Raises PayloadError when they do not fit the task, naming the path."""
-        count = _array_size(payload)
         try:
-            decode = self._whole.get(count)
+            decode = self._whole.get(payload[:2])
             if decode is None:
-                if not 0 <= count <= len(self._positional):
-                    return self._one_by_one(*_RAW(payload))
-                decode = self._whole[count] = self._decoder(count)
+                return self._one_by_one(*_RAW(payload))
             args, kwargs = decode(payload)
-            if not kwargs and self._fits[count]:
+            if not kwargs and self._fits[len(args)]:
                 return args, kwargs
             return self._bound(args, self._keywords(kwargs))
         except msgspec.ValidationError as error:
@@ -326,14 +324,3 @@ class PayloadDecoder:
 
 
 _RAW: _Decode = msgspec.msgpack.Decoder(tuple[tuple[msgspec.Raw, ...], dict[str, msgspec.Raw]]).decode
-
-
-def _array_size(payload: bytes) -> int:
-    """How many positional arguments a payload announces; -1 when it is no payload at all."""
-    if len(payload) < 3 or payload[0] != 0x92:
-        return -1
-    head = payload[1]
-    if 0x90 <= head <= 0x9F:
-        return head - 0x90
-    width = {0xDC: 2, 0xDD: 4}.get(head, 0)
-    return int.from_bytes(payload[2 : 2 + width], "big") if width else -1

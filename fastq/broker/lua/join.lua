@@ -10,19 +10,19 @@
 -- @include body
 -- @include split
 local prefix, worker, given = KEYS[1], ARGV[1], ARGV[2]
-local now, made, again, next_id = clock(given), false, 0, nil
+local now, made, again, next_id = clock(given), {}, 0, nil
 for _, name in ipairs({'stream', 'front', 'suspects'}) do
   local reply = redis.pcall('XGROUP', 'CREATE', prefix .. name, 'fastq', '0', 'MKSTREAM')
   if not reply.err then
-    made = true
+    made[#made + 1] = name
   elseif not string.find(reply.err, 'BUSYGROUP', 1, true) then
     return reply
   end
 end
-if made then
+if made[1] then
   local progress = redis.call('HGETALL', prefix .. 'progress')
   for i = 1, #progress, 2 do
-    for _, name in ipairs({'stream', 'front', 'suspects'}) do
+    for _, name in ipairs(made) do
       local frame = body(prefix .. name, progress[i])
       if frame then
         for _, message in ipairs(split(frame, progress[i + 1])) do
@@ -31,10 +31,11 @@ if made then
           again = again + 1
         end
         redis.call('XDEL', prefix .. name, progress[i])
+        redis.call('HDEL', prefix .. 'progress', progress[i])
       end
     end
   end
-  redis.call('DEL', prefix .. 'progress')
+  if made[3] then redis.call('DEL', prefix .. 'progress') end
 end
 redis.call('ZADD', prefix .. 'consumers', string.format('%.0f', now), worker)
 return {STATUS.OK, again}

@@ -13,8 +13,9 @@ local function head(message)
   at = at + lock
   job.id = string.sub(message, at, at + id - 1)
   at = at + id
-  if flags % 2 >= 1 then job.due, at = struct.unpack('<I8', message, at) end
-  if flags % 4 >= 2 then job.expires, at = struct.unpack('<I8', message, at) end
-  if flags % 8 >= 4 then job.retention, at = struct.unpack('<I8', message, at) end
+  for i, name in ipairs({'due', 'expires', 'retention'}) do
+    -- One that is announced but is not there (a corrupt message) must not end the script.
+    if flags % 2 ^ i >= 2 ^ (i - 1) and at + 7 <= #message then job[name], at = struct.unpack('<I8', message, at) end
+  end
   return job
 end

@@ -34,6 +34,9 @@ cdef class Entry:
     cdef int open                       # places whose turn has not ended
     cdef int next                       # the first place that nobody has taken yet
     cdef bint touched                   # something ended since the last report
+    cdef bint rest_ended                # what is behind the sound jobs was reported
+
+    cdef bytes progress(self)
 
 
 # All that a worker has in hand of one queue, under one consumer name.
@@ -49,7 +52,7 @@ cdef class Holding:
     cdef int handed_out                 # jobs fetched since the last report
     cdef bytes unique_prefix
     cdef object queue                   # deque of Entry: jobs nobody has taken yet
-    cdef object cleared                 # deque of (Entry, place): jobs that have asked and may start
+    cdef object cleared                 # deque of (Entry, place, message or None): jobs that have asked and may start
     cdef public list asking             # (Entry, place) of jobs that have to ask
     cdef list touched
     cdef Line last                      # the line of the job before: most jobs have the same
@@ -58,7 +61,7 @@ cdef class Holding:
     cdef readonly object on_touched     # called when there is something to report
     cdef public object on_asking        # called when a job has to ask
 
-    cdef int give(self, Entry entry, list places) except -1
+    cdef int give(self, Entry entry, list places, bytes changed) except -1
     cdef Line line_of(self, Frame frame, int place)
     cdef int touch(self, Entry entry, int place) except -1
     cdef int succeed(self, Entry entry, int place, Line line) except -1

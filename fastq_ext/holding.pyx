@@ -59,6 +59,14 @@ cdef class Entry:
         ms, _, sequence = id.partition(b"-")
         self.fence = ((<uint64_t>int(ms)) << 22) | ((<uint64_t>int(sequence) & 0xFFFF) << 6)
 
+    cdef bytes progress(self):
+        """The bitmap of settled places; those behind the sound jobs count as settled once the rest has ended."""
+        cdef object settled = self.settled
+        if not self.rest_ended:
+            return settled.to_bytes((self.frame.count + 7) // 8, "little")
+        cdef object one = 1
+        return (settled | (one << 72) - (one << self.frame.count)).to_bytes(9, "little")
+
     def is_open(self, int place):
         """Whether the turn of the job at `place` has not ended."""
         return not (self.settled >> place) & 1
@@ -98,9 +106,9 @@ cdef class Holding:
             self.handed_out += entry.open
         return entry
 
-    def clear(self, Entry entry, int place):
-        """A job that had to ask may start."""
-        self.cleared.append((entry, place))
+    def clear(self, Entry entry, int place, bytes changed=None):
+        """A job that had to ask may start; `changed` is its message, if a later call gave it other arguments."""
+        self.cleared.append((entry, place, changed))
         self.ready += 1
 
     def count(self, str name, long by=1):
@@ -121,6 +129,7 @@ cdef class Holding:
         if entry.outcomes is None:
             entry.outcomes = []
         entry.outcomes.append(outcome)
+        entry.rest_ended = True
         if not entry.touched:
             entry.touched = True
             self.touched.append(entry)
@@ -141,13 +150,13 @@ cdef class Holding:
                     if not (entry.settled >> first) & 1:
                         n += 1
                 if n:
-                    self.give(entry, [place for place in range(first, entry.frame.count) if entry.is_open(place)])
+                    self.give(entry, [place for place in range(first, entry.frame.count) if entry.is_open(place)], None)
                     given += n
                 if first == entry.next:
                     self.queue.pop()
             else:
-                entry, place = self.cleared.pop()
-                self.give(entry, [place])
+                entry, place, changed = self.cleared.pop()
+                self.give(entry, [place], changed)
                 given += 1
         self.ready -= given
         return given
@@ -156,10 +165,10 @@ cdef class Holding:
         """Give back the jobs that would have to ask before they start."""
         asking, self.asking = self.asking, []
         for entry, place in asking:
-            self.give(entry, [place])
+            self.give(entry, [place], None)
 
-    cdef int give(self, Entry entry, list places) except -1:
-        frame = b"".join([entry.frame.message_bytes(place) for place in places])
+    cdef int give(self, Entry entry, list places, bytes changed) except -1:
+        frame = changed or b"".join([entry.frame.message_bytes(place) for place in places])
         for place in places[1:]:
             self.touch(entry, place)
         self.end(entry, places[0], ("back", len(places), frame))
@@ -220,7 +229,7 @@ cdef class Holding:
             entry.touched = False
             if entry.open:
                 progress.append(entry.id)
-                progress.append(entry.settled.to_bytes((entry.frame.count + 7) // 8, "little"))
+                progress.append(entry.progress())
             else:
                 (<list>done[entry.stream]).append(entry.id)
                 finished.append(entry.id)

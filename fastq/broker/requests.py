@@ -87,9 +87,13 @@ def single(
     id_key: bytes = b"",
     id_ttl_ms: int = 0,
     track_ms: int = 0,
+    max_wait_ms: int = 0,
 ) -> list[Arg]:
-    """A group of one job of any kind. `lock_key` and `id_key` are whole Redis keys; TTLs count from now."""
-    return [b"G", message, due_ms or b"", lock_key, lock_ttl_ms, id_key, id_ttl_ms, track_ms or b""]
+    """A group of one job of any kind. `lock_key` and `id_key` are whole Redis keys; TTLs count from now.
+
+    `max_wait_ms` bounds how long calls that replace each other can put the job off, from the first of them.
+    """
+    return [b"G", message, due_ms or b"", lock_key, lock_ttl_ms, id_key, id_ttl_ms, track_ms or b"", max_wait_ms or b""]
 
 
 def enqueue(
@@ -118,8 +122,8 @@ def enqueue(
 
 def _refusals(flat: list[Any]) -> list[Refusal]:
     return [
-        Refusal(flat[i], flat[i + 1].decode(), flat[i + 2], _STATES.get(flat[i + 3], "waiting"), max(flat[i + 4], 0) / 1000)
-        for i in range(0, len(flat), 5)
+        Refusal(index, kind.decode(), uid, _STATES.get(state, "waiting"), max(ms, 0) / 1000, outcome.decode())
+        for index, kind, uid, state, ms, outcome in zip(*(flat[i::6] for i in range(6)), strict=True)
     ]
 
 
@@ -302,14 +306,39 @@ def tick(
     return Request(read, args, load("tick"), keys.prefix)
 
 
-def start(keys: QueueKeys, worker: bytes, heads: Sequence[bytes], *, track_ms: int, now: Arg = b"") -> Request[bytes]:
-    """Ask whether jobs may start. Reads: a letter for each (lua/start.lua). Reads: WorkerFenced."""
+class Asked(NamedTuple):
+    """A job that asks to start: its stream, entry, place in it, and its message up to the payload."""
 
-    def read(reply: Any) -> bytes:
+    stream: bytes
+    entry_id: bytes
+    place: int
+    head: bytes
+
+
+def start(
+    keys: QueueKeys,
+    worker: bytes,
+    number: int,
+    jobs: Sequence[Asked],
+    *,
+    track_ms: int,
+    lease_ms: int,
+    now: Arg = b"",
+) -> Request[list[tuple[str, bytes | None]]]:
+    """Ask whether jobs may start. Reads: for each a letter (lua/start.lua) and, for "n", the message whose arguments it gets.
+
+    Reads: WorkerFenced.
+    """
+
+    def read(reply: Any) -> list[tuple[str, bytes | None]]:
         _known(reply, keys, worker)
-        return bytes(reply[1])
+        if reply[0] == Status.STALE:
+            raise BrokerError(f"start call {number} came after a later one")
+        messages = iter(reply[2])
+        return [(letter, next(messages) if letter == "n" else None) for letter in reply[1].decode()]
 
-    return Request(read, (worker, now, track_ms, *heads), load("start"), keys.prefix)
+    args = (worker, number, now, track_ms, lease_ms, *(part for job in jobs for part in job))
+    return Request(read, args, load("start"), keys.prefix)
 
 
 def settle(keys: QueueKeys, worker: bytes, number: int, args: Sequence[Arg], *, now: Arg = b"") -> Request[int]:

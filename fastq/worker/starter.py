@@ -9,6 +9,8 @@ from typing import Any
 
 from fastq.broker import requests
 from fastq.broker.clients import AsyncClient
+from fastq.broker.requests import Asked
+from fastq.codec import Message
 from fastq.worker.executor import head_of
 from fastq.worker.settler import FOR_EVER
 from fastq_ext.holding import Entry, Holding
@@ -16,6 +18,7 @@ from fastq_ext.runner import Runner
 
 _log = logging.getLogger("fastq.worker")
 
+_STREAMS = (b"stream", b"front", b"suspects")
 MOST_AT_ONCE = 200
 TRACK_MS = 30 * 86_400_000  # that a running job's state is kept, should everything that could end it vanish
 
@@ -23,11 +26,15 @@ TRACK_MS = 30 * 86_400_000  # that a running job's state is kept, should everyth
 class Starter:
     """Asks for one holding, until cancelled."""
 
-    def __init__(self, client: AsyncClient, runner: Runner, holding: Holding, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, client: AsyncClient, runner: Runner, holding: Holding, now_ms: Callable[[], int], lease_ms: int
+    ) -> None:
         self._client = client
         self._runner = runner
         self._holding = holding
         self._now_ms = now_ms
+        self._lease_ms = lease_ms
+        self._number = 0
         self._asking = asyncio.Event()
 
     def ask(self) -> None:
@@ -45,28 +52,30 @@ class Starter:
     async def _ask_for(self, batch: list[tuple[Entry, int]]) -> None:
         holding = self._holding
         alive: list[tuple[Entry, int]] = []
-        heads: list[bytes] = []
+        asked: list[Asked] = []
         for entry, place in batch:
             message = entry.frame[place]
             if message.expires_ms is not None and message.attempt == 1 and self._now_ms() > message.expires_ms:
                 self._end(entry, place, message, "expired")
             else:
                 alive.append((entry, place))
-                heads.append(head_of(message))
-        if not heads:
+                asked.append(Asked(_STREAMS[entry.stream], entry.id, place, head_of(message)))
+        if not asked:
             return
-        request = requests.start(holding.keys, holding.worker, heads, track_ms=TRACK_MS)
-        try:
-            verdicts = await self._client.call(request, patience=FOR_EVER)
-        except BaseException:
-            self._holding.asking[:0] = alive  # nothing was heard of them: they ask again
-            self._asking.set()
-            raise
-        for (entry, place), verdict in zip(alive, verdicts.decode(), strict=True):
+        self._number += 1
+        request = requests.start(
+            holding.keys, holding.worker, self._number, asked, track_ms=TRACK_MS, lease_ms=self._lease_ms
+        )
+        verdicts = await self._client.call(request, patience=FOR_EVER)
+        for (entry, place), (verdict, later_call) in zip(alive, verdicts, strict=True):
             if verdict == "g":
                 holding.clear(entry, place)
+            elif verdict == "n" and later_call is not None:
+                holding.clear(entry, place, entry.frame[place].replace(payload=Message(later_call).payload))
             elif verdict == "c":
                 self._end(entry, place, entry.frame[place], "cancelled")
+            elif verdict == "k":
+                holding.end(entry, place)  # parked on the server, behind the job that runs
             else:
                 holding.end(entry, place, ("back", 1, entry.frame.message_bytes(place)))
         self._runner.feed()

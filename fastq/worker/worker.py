@@ -312,7 +312,9 @@ class Worker:
         for task in self._app.tasks.values():
             holding.add_line(self._executor.line(task))
         settler = Settler(self._calls, holding)
-        starter = Starter(self._calls, self._runner, holding, self._broker.clock.now_ms)
+        starter = Starter(
+            self._calls, self._runner, holding, self._broker.clock.now_ms, round(self._config.lease * 1000)
+        )
         ticker = Ticker(
             self._calls,
             holding,

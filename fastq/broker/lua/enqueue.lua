@@ -4,7 +4,8 @@
 -- KEYS  1 prefix of the queue
 -- ARGV  1 lane id, or "" for a call that is never repeated · 2 call number · 3 now ms, or ""
 --       4 jobs in this call · 5 most jobs that may wait, 0: no bound · 6.. groups (docs/architecture.md, "Calls")
--- Returns {OK, refusals} with per refusal: index, "duplicate" | "conflict", uid of the holder, its state byte, ms left
+-- Returns {OK, refusals} with per refusal: index, "duplicate" | "conflict", uid of the holder, its state byte, ms left,
+--         what came of it: "raise" | "skipped" | "replaced" | "rerun"
 --         {FULL, jobs that wait} | {STALE}: a later call of the lane was seen
 -- @include status
 -- @include clock
@@ -33,13 +34,42 @@ end
 -- `taken`: the locks and ids of jobs that are not written yet; they are given back if a write fails.
 local refusals, counters, taken, singles, index, waiting, now = {}, {}, {}, {}, 0, 0, nil
 
-local function refuse(kind, place, key, task)
-  local holder = call('GET', key) or ''
+local function refuse(kind, place, key, task, outcome, holder)
+  holder = holder or call('GET', key) or ''
   local n = #refusals
   refusals[n + 1], refusals[n + 2], refusals[n + 3] = place, kind, sub(holder, 1, 16)
-  refusals[n + 4], refusals[n + 5] = sub(holder, 17, 17), call('PTTL', key)
-  bump(counters, 'refused', 1)
-  bump(counters, 'refused:' .. task, 1)
+  refusals[n + 4], refusals[n + 5], refusals[n + 6] = sub(holder, 17, 17), call('PTTL', key), outcome
+  if outcome == 'raise' then outcome = 'refused' end
+  bump(counters, outcome, 1)
+  bump(counters, outcome .. ':' .. task, 1)
+end
+
+-- A call under a lock that is held, by its on_conflict: 0 raise, 1 skip, 2 replace, 3 rerun. Whether it gets the lock all the same.
+local function takes_over(message, lock, lock_ttl, due, max_wait, value)
+  local job = head(message)
+  local holder = sub(value, 1, 16)
+  if job.conflict < 2 then
+    refuse('duplicate', index, lock, job.task, job.conflict == 1 and 'skipped' or 'raise', value)
+    return false
+  end
+  -- A dead holder will not hand this call on.
+  if call('ZSCORE', prefix .. 'dead', holder) then return true end
+  now = now or clock(given)
+  local body = job.conflict == 2 and call('ZSCORE', prefix .. 'scheduled', holder) and call('HGET', prefix .. 'jobs', holder)
+  local held = body and head(body)
+  if held and held.attempt == 1 then
+    due = due ~= '' and tonumber(due) or now
+    if max_wait ~= '' then due = math.min(due, math.max(now, held.enqueued + tonumber(max_wait))) end
+    -- The holder keeps its uid and the time of its own enqueue (bytes 11 to 34).
+    later(prefix, holder, due, sub(message, 1, 10) .. sub(body, 11, 34) .. sub(message, 35), now)
+    call('PEXPIRE', lock, lock_ttl)
+    refuse('duplicate', index, lock, job.task, 'replaced', value)
+    return false
+  end
+  call('HSET', prefix .. 'pending', holder, message)
+  local started = sub(value, 17, 17) == 'R' or held
+  refuse('duplicate', index, lock, job.task, (job.conflict == 2 and not started) and 'replaced' or 'rerun', value)
+  return false
 end
 
 local function flush_singles()
@@ -68,16 +98,27 @@ local function unique_frame(frame, n, ttl, values, at)
   for i = 1, n do
     local message = sub(frame, from, from + 3 + struct.unpack('<I4', frame, from))
     from = from + #message
-    if refused[i] then refuse('duplicate', index + i - 1, refused[i], head(message).task) else singles[#singles + 1] = message end
+    if refused[i] then
+      local job = head(message)
+      refuse('duplicate', index + i - 1, refused[i], job.task, job.conflict == 1 and 'skipped' or 'raise')
+    else
+      singles[#singles + 1] = message
+    end
   end
 end
 
-local function single(message, due, lock, lock_ttl, id, id_ttl, track)
+local function single(message, due, lock, lock_ttl, id, id_ttl, track, max_wait)
   local uid, unwritten = sub(message, 11, 26), #taken
   local state = due == '' and 'W' or 'S'
-  if id ~= '' and call('EXISTS', id) == 1 then return refuse('conflict', index, id, head(message).task) end
+  if id ~= '' and call('EXISTS', id) == 1 then return refuse('conflict', index, id, head(message).task, 'raise') end
   if lock ~= '' then
-    if not call('SET', lock, uid .. state, 'NX', 'PX', lock_ttl) then return refuse('duplicate', index, lock, head(message).task) end
+    -- Byte 8 holds the policy; its bit 2 says "renew". Such a key counts as held while a job is parked behind it.
+    local parked = math.floor(string.byte(message, 8) / 4) % 2 == 1 and call('LINDEX', prefix .. 'parked:' .. sub(lock, #prefix + 8), 0)
+    if parked or not call('SET', lock, uid .. state, 'NX', 'PX', lock_ttl) then
+      local holder = call('GET', lock) or sub(parked, 11, 26) .. 'W'
+      if not takes_over(message, lock, lock_ttl, due, max_wait, holder) then return end
+      call('SET', lock, uid .. state, 'PX', lock_ttl)
+    end
     taken[#taken + 1] = lock
   end
   if id ~= '' then
@@ -99,8 +140,8 @@ local function run()
   while at <= #arg do
     local kind, n = string.byte(arg[at]), 1
     if kind == 71 then -- G
-      single(arg[at + 1], arg[at + 2], arg[at + 3], arg[at + 4], arg[at + 5], arg[at + 6], arg[at + 7])
-      at = at + 8
+      single(arg[at + 1], arg[at + 2], arg[at + 3], arg[at + 4], arg[at + 5], arg[at + 6], arg[at + 7], arg[at + 8])
+      at = at + 9
     else
       if singles[1] then flush_singles() end
       n = tonumber(sub(arg[at], 2))
@@ -123,7 +164,7 @@ if not ok then
   for i = 1, #taken do redis.pcall('DEL', taken[i]) end
   return redis.error_reply(type(problem) == 'table' and problem.err or tostring(problem))
 end
-local refused = #refusals / 5
+local refused = #refusals / 6
 counters.enqueued, counters.waiting = index - refused, waiting
 count(prefix, counters)
 local reply = {STATUS.OK, refusals}

@@ -10,6 +10,7 @@
 -- @include head
 -- @include frames
 -- @include mark
+-- @include lockfor
 -- @include count
 local prefix, given, uids = KEYS[1], ARGV[1], ARGV
 local dead, jobs, week, day = prefix .. 'dead', prefix .. 'jobs', 604800000, 86400000
@@ -28,10 +29,11 @@ for i = 2, #uids do
     end
     if taken == 1 and job.lock ~= '' then
       local owner = redis.call('GETRANGE', lock, 0, 15)
-      if owner ~= '' and owner ~= uid then taken = 2 end
+      if (owner ~= '' and owner ~= uid) or redis.call('EXISTS', prefix .. 'parked:' .. job.lock) == 1 then taken = 2 end
     end
     if taken == 1 then
-      if job.lock ~= '' and job.ttl > 0 then redis.call('SET', lock, uid .. 'W', 'PX', string.format('%.0f', job.ttl)) end
+      job.due = nil
+      if job.lock ~= '' then lockfor(lock, job, 'W', now) end
       if job.id ~= '' then redis.call('SET', id, uid .. 'W', 'PX', day) end
       if job.tracked then
         mark(prefix, uid, 'waiting', 1, now, week)

@@ -24,6 +24,9 @@
 -- @include mark
 -- @include later
 -- @include above
+-- @include split
+-- @include release
+-- @include unhold
 -- @include finish
 -- @include bury
 -- @include count
@@ -58,41 +61,63 @@ end
 
 section(2, function(i) call('HSET', prefix .. 'progress', arg[i], arg[i + 1]) end)
 
+-- Locks of the plain kind go in two commands, unless a later call or a parked job may wait for one of them.
+local function unlock(n, uids, first)
+  if call('EXISTS', prefix .. 'pending', prefix .. 'parking') > 0 then
+    local from = #prefix + 8 -- behind "unique:"
+    for i = 1, n do
+      if not release(prefix, sub(arg[first + i - 1], from), sub(uids, 16 * i - 15, 16 * i), true, now, counters) then lost = lost + 1 end
+    end
+    return
+  end
+  local mine = {}
+  for from = 1, n, 1000 do
+    local to = math.min(from + 999, n)
+    local owners = call('MGET', unpack(arg, first + from - 1, first + to - 1))
+    for i = from, to do
+      local owner = owners[i - from + 1]
+      if owner and sub(owner, 1, 16) == sub(uids, 16 * i - 15, 16 * i) then mine[#mine + 1] = arg[first + i - 1] else lost = lost + 1 end
+    end
+  end
+  for from = 1, #mine, 1000 do call('DEL', unpack(mine, from, math.min(from + 999, #mine))) end
+end
+
 local n = tonumber(arg[at])
 if n == 0 then
   at = at + 1
 else
-  local uids, mine = arg[at + 1], {}
-  for from = 1, n, 1000 do
-    local to = math.min(from + 999, n)
-    local owners = call('MGET', unpack(arg, at + 1 + from, at + 1 + to))
-    for i = from, to do
-      local owner = owners[i - from + 1]
-      if owner and sub(owner, 1, 16) == sub(uids, 16 * i - 15, 16 * i) then mine[#mine + 1] = arg[at + 1 + i] else lost = lost + 1 end
-    end
-  end
-  for from = 1, #mine, 1000 do call('DEL', unpack(mine, from, math.min(from + 999, #mine))) end
+  unlock(n, arg[at + 1], at + 2)
   at = at + 2 + n
 end
 bump(counters, 'locks_lost', lost)
 
 section(2, function(i) bump(counters, arg[i], tonumber(arg[i + 1])) end)
-section(3, function(i) finish(prefix, head(arg[i + 2]), arg[i], arg[i + 1] == '1', now, counters) end)
+section(3, function(i)
+  local job = head(arg[i + 2])
+  if job.renew then call('HDEL', prefix .. 'held:' .. worker, job.lock) end
+  finish(prefix, job, arg[i], arg[i + 1] == '1', now, counters)
+end)
 section(2, function(i)
   local message = arg[i + 1]
   local job = head(message)
   later(prefix, job.uid, tonumber(arg[i]), message, now)
+  if job.renew then unhold(prefix, worker, job, 'S', tonumber(arg[i]), now) end
   if job.tracked then mark(prefix, job.uid, 'retrying', job.attempt, now, tonumber(arg[i]) - now + 86400000) end
   if job.id ~= '' then call('PEXPIRE', prefix .. 'id:' .. job.id, string.format('%.0f', tonumber(arg[i]) - now + 86400000)) end
 end)
 section(2, function(i)
   local job = head(arg[i])
+  if job.renew then call('HDEL', prefix .. 'held:' .. worker, job.lock) end
   bury(prefix, job.uid, arg[i], arg[i + 1], now, counters)
   finish(prefix, job, 'dead', true, now, counters)
 end)
 local next_id
 section(2, function(i)
   next_id = next_id or above(prefix, now)
+  for _, message in ipairs(split(arg[i + 1], '')) do
+    -- Byte 8 holds the policy; its bit 2 says "renew".
+    if math.floor(string.byte(message, 8) / 4) % 2 == 1 then unhold(prefix, worker, head(message), 'W', now, now) end
+  end
   call('XADD', prefix .. 'front', next_id(), 'f', arg[i + 1])
   bump(counters, 'waiting', tonumber(arg[i]))
 end)

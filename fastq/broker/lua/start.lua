@@ -1,34 +1,81 @@
 #!lua flags=allow-oom
--- Asks whether jobs that got a slot may start, and takes note that they do.
--- Moves: waiting -> running
+-- Asks whether jobs that got a slot may start, and takes note that they do. A lock that ends at the start is released. A job with a
+-- `renew` lock makes sure that the lock is its own: one that is gone is taken again, one that a waiting job took is taken over, and
+-- behind one whose holder is running the job is parked. A job for which a later call waits gets that call's arguments.
+-- Moves: waiting -> running | parked
 -- KEYS  1 prefix of the queue
--- ARGV  1 worker id · 2 now ms, or "" · 3 ms that the state of a tracked job is kept · 4.. messages up to their payloads
--- Returns {OK, verdicts: a letter per job, g go · c cancelled · p the queue is paused} | {FENCED}
+-- ARGV  1 worker id · 2 call number · 3 now ms, or "" · 4 ms that the state of a tracked job is kept · 5 lease ms
+--       6.. per job: stream ("stream" | "front" | "suspects"), entry id, place, message up to its payload
+-- Returns {OK, verdicts, messages} | {FENCED} | {STALE}: a letter per job, g go · n go, with the arguments of the next of `messages`
+--         c cancelled · p the queue is paused · k parked, its turn is over
 -- @include status
 -- @include clock
 -- @include member
 -- @include head
 -- @include mark
-local prefix, worker, given, track_ms, arg = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV
-local call = redis.call
+-- @include answered
+-- @include answer
+-- @include body
+-- @include pick
+-- @include settled
+local prefix, worker, number, given, track_ms, lease, arg =
+  KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV
+local call, starts = redis.call, prefix .. 'starts:' .. worker
 if not member(prefix, worker) then return {STATUS.FENCED} end
-local now, verdicts = clock(given), {}
-local gate = call('GET', prefix .. 'gate')
-for i = 4, #arg do
-  local job = head(arg[i])
-  if gate and call('ZSCORE', prefix .. 'cancelled', job.uid) then
-    verdicts[#verdicts + 1] = 'c'
-  elseif gate == 'paused' then
-    verdicts[#verdicts + 1] = 'p'
+local reply, stale = answered(starts, number)
+if reply then return reply end
+if stale then return {STATUS.STALE} end
+local now, verdicts, messages = clock(given), {}, {}
+local gate, pending = call('GET', prefix .. 'gate'), prefix .. 'pending'
+local any_pending = call('EXISTS', pending) == 1
+
+-- Whether the job has its lock, or does not need it.
+local function locked(job, lock)
+  local value = call('GET', lock)
+  local owner, state = value and string.sub(value, 1, 16), value and string.sub(value, 17, 17)
+  if job.until_ == 2 then
+    if owner == job.uid then call('DEL', lock) end
+  elseif not job.renew then
+    if owner == job.uid then call('SETRANGE', lock, 16, 'R') end
+  elseif owner and owner ~= job.uid and state == 'R' then
+    return false
   else
-    verdicts[#verdicts + 1] = 'g'
-    if job.lock ~= '' then
-      local lock = prefix .. 'unique:' .. job.lock
-      if call('GETRANGE', lock, 0, 15) == job.uid then
-        if job.until_ == 2 then call('DEL', lock) else call('SETRANGE', lock, 16, 'R') end
-      end
-    end
-    if job.tracked then mark(prefix, job.uid, 'running', job.attempt, now, tonumber(track_ms)) end
+    local ms = string.format('%.0f', math.max(job.ttl, 2 * lease))
+    call('SET', lock, job.uid .. 'R', 'PX', ms)
+    call('HSET', prefix .. 'held:' .. worker, job.lock, job.uid .. ms)
+    call('PEXPIRE', prefix .. 'held:' .. worker, 86400000)
   end
+  return true
 end
-return {STATUS.OK, table.concat(verdicts)}
+
+local function park(job, stream, id, place)
+  local frame = body(prefix .. stream, id)
+  local message = frame and pick(frame, place)
+  if message then
+    call('RPUSH', prefix .. 'parked:' .. job.lock, message)
+    call('SADD', prefix .. 'parking', job.lock)
+  end
+  settled(prefix, id, place)
+end
+
+for i = 6, #arg, 4 do
+  local job = head(arg[i + 3])
+  local verdict = 'g'
+  if gate and call('ZSCORE', prefix .. 'cancelled', job.uid) then
+    verdict = 'c'
+  elseif gate == 'paused' then
+    verdict = 'p'
+  elseif job.lock ~= '' and not locked(job, prefix .. 'unique:' .. job.lock) then
+    park(job, arg[i], arg[i + 1], tonumber(arg[i + 2]))
+    verdict = 'k'
+  else
+    local later_call = any_pending and call('HGET', pending, job.uid)
+    if later_call then
+      call('HDEL', pending, job.uid)
+      verdict, messages[#messages + 1] = 'n', later_call
+    end
+    if job.tracked then mark(prefix, job.uid, 'running', job.attempt, now, track_ms) end
+  end
+  verdicts[#verdicts + 1] = verdict
+end
+return answer(starts, number, {STATUS.OK, table.concat(verdicts), messages}, 86400000)

@@ -13,6 +13,7 @@
 -- @include promote
 -- @include judge
 -- @include prune
+-- @include rescue
 -- @include count
 local prefix, worker, given, lease, limit, max_crashes, dead_jobs, dead_bytes, dead_ms =
   KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]),
@@ -31,6 +32,7 @@ if now - last > lease / 3 then
 elseif now - last >= math.min(1000, lease / 8) or now < last then
   back, gone, more = judge(prefix, worker, lease, limit, max_crashes, now, counters)
   if not more then redis.call('SET', watch, string.format('%.0f', now)) end
+  rescue(prefix, now, counters)
   prune(prefix, dead_jobs, dead_bytes, dead_ms, now, counters)
 end
 local wake = redis.call('GET', prefix .. 'wake')

@@ -1,5 +1,6 @@
 -- @include mark
 -- @include bump
+-- @include release
 -- Ends a job's hold on its lock, its id and its place among the cancelled: the one place where that happens. `how` is its final
 -- state, or "deleted"; `started`: it has been tried. Whoever waits for the result of a tracked job is woken, but for a success,
 -- whose worker writes the result itself. What went wrong is counted.
@@ -7,12 +8,11 @@ local function finish(prefix, job, how, started, now, counters)
   local good = how == 'succeeded' or how == 'dropped'
   local anyway = how == 'deleted' or (not started and (how == 'cancelled' or how == 'expired'))
   local hour, week, retention = 3600000, 604800000, job.retention or 0
-  if job.lock ~= '' and (anyway or job.until_ == 0 or (job.until_ == 1 and good)) then
-    local lock = prefix .. 'unique:' .. job.lock
-    local owner = redis.call('GETRANGE', lock, 0, 15)
-    if owner == job.uid then
-      redis.call('DEL', lock)
-    elseif not anyway then
+  if job.lock ~= '' then
+    -- until: 0 done, 1 success, 2 start, 3 ttl
+    local free = anyway or job.until_ == 0 or (job.until_ == 1 and good)
+    local own = release(prefix, job.lock, job.uid, free, now, counters)
+    if free and not own and not anyway then
       bump(counters, 'locks_lost', 1)
       bump(counters, 'locks_lost:' .. job.task, 1)
     end

@@ -5,6 +5,7 @@
 -- @include above
 -- @include finish
 -- @include bury
+-- @include unhold
 -- Takes up to `limit` entries from a worker that is gone. Jobs that it had not settled come back as frames of one, with `crash`
 -- (0 or 1) added to their crashes: to `front` up to the first, to the suspects after that, to the dead beyond `max_crashes`.
 -- Returns jobs brought back, entries lost (their bodies are gone), and whether anything may be left.
@@ -21,8 +22,9 @@ local function reclaim(prefix, worker, crash, limit, max_crashes, now, counters)
           lost = lost + 1
         else
           for _, message in ipairs(split(frame, redis.call('HGET', prefix .. 'progress', id) or '')) do
+            next_id = next_id or above(prefix, now)
             if #message < 48 then
-              redis.call('XADD', prefix .. 'front', '*', 'f', message)
+              redis.call('XADD', prefix .. 'front', next_id(), 'f', message)
             else
               local crashes = string.byte(message, 7) + crash
               message = string.sub(message, 1, 6) .. string.char(math.min(crashes, 255)) .. string.sub(message, 8)
@@ -31,7 +33,7 @@ local function reclaim(prefix, worker, crash, limit, max_crashes, now, counters)
                 bury(prefix, job.uid, message, 'worker lost: ' .. crashes .. ' workers died with this job in hand', now, counters)
                 finish(prefix, job, 'dead', true, now, counters)
               else
-                next_id = next_id or above(prefix, now)
+                if math.floor(string.byte(message, 8) / 4) % 2 == 1 then unhold(prefix, worker, head(message), 'W', now, now) end
                 redis.call('XADD', prefix .. (crashes > 1 and 'suspects' or 'front'), next_id(), 'f', message)
                 back = back + 1
               end

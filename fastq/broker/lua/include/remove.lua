@@ -4,5 +4,5 @@ local function remove(prefix, worker)
     redis.pcall('XGROUP', 'DELCONSUMER', prefix .. name, 'fastq', worker)
   end
   redis.call('ZREM', prefix .. 'consumers', worker)
-  redis.call('DEL', prefix .. 'held:' .. worker, prefix .. 'calls:' .. worker)
+  redis.call('DEL', prefix .. 'held:' .. worker, prefix .. 'calls:' .. worker, prefix .. 'starts:' .. worker)
 end

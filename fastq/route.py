@@ -46,6 +46,7 @@ class Route:
         "_id_key",
         "_id_ttl_ms",
         "_job_id",
+        "_max_wait_ms",
         "_lock_ttl_ms",
         "_signature",
         "_track_ms",
@@ -79,6 +80,7 @@ class Route:
         self._track_ms = HOLD_MS if tracked else 0
         self.key_of = lock_key_maker(unique, target.name, target.signature) if unique is not None else None
         ttl_ms = round(unique.ttl * 1000) if unique is not None else 0
+        self._max_wait_ms = round(unique.max_wait * 1000) if unique is not None and unique.max_wait is not None else 0
         # Until a worker has it, the lock of a `renew` job must outlast any wait; from then on the worker extends it.
         self.lock_ttl_ms = max(HOLD_MS, ttl_ms) if unique is not None and unique.renew else ttl_ms
         message_options: dict[str, Any] = {
@@ -98,7 +100,8 @@ class Route:
         held = unique is not None or bool(options.job_id)
         self.laned = held
         self.cost = UNIQUE_COST if held else 1
-        refuses = unique is None or unique.on_conflict == "raise"
+        # Whole frames of unique jobs are for locks that the server only sets or not; any other kind needs a look at the job.
+        refuses = unique is None or (unique.on_conflict in ("raise", "skip") and not unique.renew)
         scheduled = bool(self._delay_ms or self._at_ms)
         self.packable = refuses and not (scheduled or tracked or options.job_id or self.validate)
 
@@ -133,4 +136,5 @@ class Route:
             id_key=self._id_key,
             id_ttl_ms=self._id_ttl_ms + wait_ms if self._id_key else 0,
             track_ms=self._track_ms + wait_ms if self._track_ms else 0,
+            max_wait_ms=self._max_wait_ms,
         )

@@ -35,7 +35,7 @@ class Executor:
     def line(self, task: Task[Any, Any]) -> Line:
         """How the runner calls a task's jobs."""
         call: Callable[..., Coroutine[Any, Any, Any]]
-        call = task.fn if task.is_async else self._threads.caller(task.fn)  # type: ignore[assignment]
+        call = task.fn if task.is_async else self._threads.caller(task.fn)
         return Line(
             task, task.name, call, task.decoder.decode, asks=task.track, keeps=task.track, timeout=task.timeout or 0.0
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 
 from fastq.broker import requests
 from fastq.broker.clients import AsyncClient
@@ -83,15 +84,10 @@ class Settler:
             raise BrokerError(f"the queue {self._holding.keys.queue!r} cannot be settled: {error}") from error
         if len(outcomes) == 1:
             _log.error("queue=%s an outcome was refused by the server: %s", self._holding.keys.queue, error)
-            report = Report(**{**_fields(report), "outcomes": _as_dead(outcomes[0], str(error))})
-            await self._settle(report)
+            await self._settle(replace(report, outcomes=_as_dead(outcomes[0], str(error))))
             return
         for half in report.halves():
             await self._settle(half)
-
-
-def _fields(report: Report) -> dict[str, object]:
-    return {name: getattr(report, name) for name in Report.__slots__}
 
 
 def _as_dead(outcome: Outcome, why: str) -> list[Outcome]:

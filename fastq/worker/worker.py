@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import os
 import secrets
@@ -305,7 +306,7 @@ class Worker:
             self._service(f"ticker of {queue}", desk.ticker.run),
         ]
         for task in desk.tasks:
-            task.add_done_callback(lambda ended, holding=desk.holding: self._on_service_end(ended, holding))
+            task.add_done_callback(functools.partial(self._on_service_end, desk.holding))
 
     def _desk(self, keys: Any, worker: bytes) -> Desk:
         holding = Holding(keys, worker, lambda: settler.touch(), lambda: starter.ask())
@@ -325,7 +326,7 @@ class Worker:
         )
         return Desk(holding, settler, starter, ticker)
 
-    def _on_service_end(self, task: asyncio.Task[None], holding: Holding) -> None:
+    def _on_service_end(self, holding: Holding, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and isinstance(task.exception(), WorkerFenced):
             self._drop(holding)
 

@@ -81,7 +81,8 @@ class Heart:
             self._write(f"+ {queue} {worker}")
 
     async def _listen(self) -> None:
-        assert self._process is not None and self._process.stdout is not None
+        assert self._process is not None
+        assert self._process.stdout is not None
         async for line in self._process.stdout:
             what, *rest = line.decode().split()
             if what == "ok":

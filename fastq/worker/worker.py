@@ -215,7 +215,7 @@ class Worker:
         for desk in self._desks.values():
             desk.settler.end()
         settling = [task for desk in self._desks.values() for task in desk.tasks[:1]]
-        done, late = await asyncio.wait(settling, timeout=LAST_CALLS)
+        _, late = await asyncio.wait(settling, timeout=LAST_CALLS)
         if late:
             _log.error("the server does not answer: what could not be settled is repeated elsewhere")
             return

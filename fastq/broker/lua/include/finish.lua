@@ -17,10 +17,12 @@ local function finish(prefix, job, how, started, now, counters)
       bump(counters, 'locks_lost:' .. job.task, 1)
     end
   end
-  if job.id ~= '' and how ~= 'dead' then
+  if job.id ~= '' then
     local key = prefix .. 'id:' .. job.id
     if redis.call('GETRANGE', key, 0, 15) == job.uid then
-      if retention > 0 then redis.call('PEXPIRE', key, string.format('%.0f', retention)) else redis.call('DEL', key) end
+      -- A dead job has its id until it is replayed, deleted or pruned.
+      if how == 'dead' then redis.call('PERSIST', key)
+      elseif retention > 0 then redis.call('PEXPIRE', key, string.format('%.0f', retention)) else redis.call('DEL', key) end
     end
   end
   if job.tracked then

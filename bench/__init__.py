@@ -1,0 +1,1 @@
+"""Measurements of fastq: suites for pytest-benchmark, figures with bounds and a baseline. See docs/benchmarks.md."""

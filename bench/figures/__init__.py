@@ -1,0 +1,16 @@
+"""All figures, by group. A new one is an entry in the list of its group's module."""
+
+from __future__ import annotations
+
+from bench.figure import Figure
+from bench.figures import codec, drain, enqueue, hashing, latency, memory, server
+
+ALL: list[Figure] = [
+    *codec.FIGURES,
+    *hashing.FIGURES,
+    *enqueue.FIGURES,
+    *drain.FIGURES,
+    *server.FIGURES,
+    *latency.FIGURES,
+    *memory.FIGURES,
+]

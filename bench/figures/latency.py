@@ -1,0 +1,45 @@
+"""How long a job waits for its start when the worker is idle: 200 jobs a second, enqueued one by one."""
+
+from __future__ import annotations
+
+from bench import producers
+from bench.children import call
+from bench.figure import Figure
+from bench.stage import Stage
+
+PER_SECOND = 200
+JOBS = 2000
+
+
+def delays(stage: Stage, jobs: int = JOBS) -> list[float]:
+    """Seconds from enqueue to start, sorted."""
+
+    def run() -> list[float]:
+        stage.clear()
+        with stage.worker() as (worker, meter):
+            call(producers.steady, stage.url, jobs=1, per_second=PER_SECOND)
+            meter.wait(lambda: meter.delay_count == 1, alive=worker.check, timeout=30)
+            call(producers.steady, stage.url, jobs=jobs, per_second=PER_SECOND)
+            meter.wait(lambda: meter.delay_count == jobs + 1, alive=worker.check, timeout=30)
+            return meter.delays
+
+    found: list[float] = stage.once("delays", run)
+    return found
+
+
+def percentile(values: list[float], share: float) -> float:
+    """Of sorted values."""
+    return values[min(len(values) - 1, int(share * len(values)))]
+
+
+FIGURES = [
+    Figure(
+        f"latency, p{round(100 * share)}",
+        "ms",
+        lambda stage, share=share: 1000 * percentile(delays(stage), share),  # type: ignore[misc]
+        less_is_better=True,
+        bounds={6: bound},
+        steady=False,
+    )
+    for share, bound in ((0.5, 0.5), (0.99, 1.5))
+]

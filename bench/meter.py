@@ -1,0 +1,107 @@
+"""The meter: what jobs themselves tell of when they ran, in memory that worker and bench share.
+
+Start-up and shut-down of a worker do not count: a rate goes from the first job to the last one marked.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+STRIDE = 1000  # every so many jobs one is marked: a mark at each would be a part of what is measured
+MOST_DELAYS = 1 << 16
+
+_MARKS = struct.Struct("<qdd")  # jobs done when last marked, when the first ran, when the last marked one ran
+_DELAY = struct.Struct("<d")
+_COUNT = struct.Struct("<q")
+_DELAYS_AT = _MARKS.size + _COUNT.size
+_SIZE = _DELAYS_AT + MOST_DELAYS * _DELAY.size
+
+
+class Meter:
+    """One meter, written by one worker process and read by another. Times are those of `time.monotonic()`.
+
+    >>> with Meter() as meter:
+    ...     Meter(meter.path).mark(1)
+    ...     meter.done
+    1
+    """
+
+    def __init__(self, path: str | None = None) -> None:
+        self._own = path is None
+        if path is None:
+            with tempfile.NamedTemporaryFile(prefix="fastq-meter-", delete=False) as file:
+                file.truncate(_SIZE)
+            path = file.name
+        self.path = path
+        with open(path, "r+b") as file:
+            self._memory = mmap.mmap(file.fileno(), _SIZE)
+
+    # --- jobs
+
+    def mark(self, done: int) -> None:
+        """Note that `done` jobs have run by now; the first call is that of the first job."""
+        now = time.monotonic()
+        _, first, _ = _MARKS.unpack_from(self._memory)
+        _MARKS.pack_into(self._memory, 0, done, first or now, now)
+
+    def add_delay(self, seconds: float) -> None:
+        """Note how long a job waited for its start."""
+        count = self.delay_count
+        if count < MOST_DELAYS:
+            _DELAY.pack_into(self._memory, _DELAYS_AT + count * _DELAY.size, seconds)
+            _COUNT.pack_into(self._memory, _MARKS.size, count + 1)
+
+    # --- bench
+
+    @property
+    def done(self) -> int:
+        """Jobs that had run at the last mark."""
+        return int(_MARKS.unpack_from(self._memory)[0])
+
+    @property
+    def span(self) -> float:
+        """Seconds from the first job to the last one marked."""
+        _, first, last = _MARKS.unpack_from(self._memory)
+        return float(last - first)
+
+    @property
+    def rate(self) -> float:
+        """Jobs a second, over `span`."""
+        return (self.done - 1) / self.span
+
+    @property
+    def delay_count(self) -> int:
+        """How many delays were noted."""
+        return int(_COUNT.unpack_from(self._memory, _MARKS.size)[0])
+
+    @property
+    def delays(self) -> list[float]:
+        """The delays noted, in seconds, sorted."""
+        noted = self._memory[_DELAYS_AT : _DELAYS_AT + self.delay_count * _DELAY.size]
+        return sorted(delay for (delay,) in _DELAY.iter_unpack(noted))
+
+    def wait(self, reached: Callable[[], bool], *, alive: Callable[[], None], timeout: float) -> None:
+        """Look every 10 ms until something is reached; `alive` raises when nobody is left who could. Raises TimeoutError."""
+        deadline = time.monotonic() + timeout
+        while not reached():
+            alive()
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{self.done} jobs and {self.delay_count} delays are marked after {timeout:.0f} s")
+            time.sleep(0.01)
+
+    def close(self) -> None:
+        """Let go of the memory; its owner removes it."""
+        self._memory.close()
+        if self._own:
+            Path(self.path).unlink(missing_ok=True)
+
+    def __enter__(self) -> Meter:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()

@@ -1,0 +1,119 @@
+"""The stage that figures are measured on: a private server, and what was measured in the present round."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from bench.children import Child
+from bench.meter import STRIDE, Meter
+from bench.tasks import noop, work
+from tests.support.servers import Server
+
+REFERENCE = Path(__file__).parent / "reference"
+SLOTS = 100
+DRAIN_TIMEOUT = 120.0  # seconds
+KEYS = noop.route.keys
+
+
+class Stage:
+    """A private server without persistence, for the time of a `with`.
+
+    `scale` makes every load smaller (0.25: a quarter of the jobs). Figures that one load brings about together are measured
+    once a round.
+    """
+
+    def __init__(self, scale: float = 1.0) -> None:
+        self._scale = scale
+        self._server = Server()
+        self._redis = self._server.client()
+        self._round: dict[str, Any] = {}
+
+    @property
+    def url(self) -> str:
+        """The server's address."""
+        return self._server.url
+
+    def jobs(self, full: int) -> int:
+        """How many jobs to take, where `full` are taken at scale 1; whole thousands."""
+        return max(2 * STRIDE, round(full * self._scale / STRIDE) * STRIDE)
+
+    def new_round(self) -> None:
+        """Forget what was measured."""
+        self._round.clear()
+
+    def once(self, name: str, measure: Callable[[], Any]) -> Any:
+        """What `measure` returned in this round."""
+        if name not in self._round:
+            self._round[name] = measure()
+        return self._round[name]
+
+    # --- the server
+
+    def clear(self) -> None:
+        """Empty the server, and its statistics."""
+        self._redis.flushall()
+        self._redis.config_resetstat()
+
+    def cpu_seconds(self) -> float:
+        """What the server's main thread has used so far."""
+        info = self._redis.info("cpu")
+        return float(info["used_cpu_sys_main_thread"] + info["used_cpu_user_main_thread"])
+
+    def used_bytes(self) -> int:
+        """The memory that the server uses."""
+        return int(self._redis.info("memory")["used_memory"])
+
+    def waiting_entries(self) -> int:
+        """Entries of the queue that are not settled."""
+        return int(self._redis.xlen(KEYS.stream))
+
+    @property
+    def pid(self) -> int:
+        """The server's process."""
+        return self._server.pid
+
+    def commands(self) -> dict[str, tuple[int, float]]:
+        """Calls and microseconds of each command since the last `clear()`, those inside scripts too."""
+        stats = self._redis.info("commandstats")
+        return {name.removeprefix("cmdstat_"): (row["calls"], row["usec"]) for name, row in stats.items()}
+
+    def workers(self) -> int:
+        """How many workers have joined the queue."""
+        return int(self._redis.zcard(KEYS.consumers))
+
+    # --- the load
+
+    @contextmanager
+    def worker(self) -> Iterator[tuple[Child, Meter]]:
+        """A worker process and its meter."""
+        with Meter() as meter, Child(work, self.url, meter=meter.path, concurrency=SLOTS) as worker:
+            yield worker, meter
+
+    def drain(self) -> float:
+        """Jobs a second that one new worker process does of what waits now. Ends when all is settled."""
+        with self.worker() as (worker, meter):
+            meter.wait(lambda: not self.waiting_entries(), alive=worker.check, timeout=DRAIN_TIMEOUT)
+            return meter.rate
+
+    def reference(self, script: str, *arguments: object) -> str:
+        """What a script of bench/reference prints, run on this server."""
+        port = re.search(r":(\d+)/", self.url)
+        assert port, f"{self.url} has no port"
+        command = [sys.executable, str(REFERENCE / script), port[1], *map(str, arguments)]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+    def close(self) -> None:
+        """End the server."""
+        self._server.close()
+
+    def __enter__(self) -> Stage:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()

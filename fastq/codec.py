@@ -271,10 +271,20 @@ class PayloadDecoder:
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
             raise PayloadError(f"{self._task}: the payload is damaged: {error}") from None
 
+    def positional(self, count: int) -> Callable[[bytes], tuple[Any, ...]] | None:
+        """Reads the array of so many positional arguments; None when a call needs other ones, or keywords too.
+
+        It raises whatever msgspec does: `decode` of the whole payload then tells what is wrong.
+        """
+        if count >= len(self._fits) or not self._fits[count]:
+            return None
+        return msgspec.msgpack.Decoder(self._arguments(count)).decode
+
+    def _arguments(self, count: int) -> Any:
+        return types.GenericAlias(tuple, tuple(p.type for p in self._positional[:count]) or ((),))
+
     def _decoder(self, count: int) -> _Decode:
-        args = types.GenericAlias(tuple, tuple(p.type for p in self._positional[:count]) or ((),))
-        kind = types.GenericAlias(tuple, (args, dict[str, msgspec.Raw]))
-        return msgspec.msgpack.Decoder(kind).decode
+        return msgspec.msgpack.Decoder(types.GenericAlias(tuple, (self._arguments(count), dict[str, msgspec.Raw]))).decode
 
     def _one_by_one(self, raw: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         known = len(self._positional)

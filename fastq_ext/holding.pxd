@@ -10,13 +10,15 @@ cdef class Line:
     cdef readonly object task           # the fastq.task.Task, for the slow paths
     cdef bytes name                     # as it stands in messages
     cdef object call                    # (*args, **kwargs) -> coroutine
-    cdef object decode                  # payload -> (args, kwargs)
+    cdef object decode_any              # payload -> (args, kwargs)
+    cdef list positional                # by number of arguments: the array of them -> args, or None
     cdef bint asks                      # its jobs ask the server before they start
     cdef bint keeps                     # its jobs leave a record when they succeed
     cdef readonly double timeout        # seconds; 0: none
     cdef public double mean             # seconds that a job holds a slot; 0: not known yet
     cdef long succeeded                 # since the last report
 
+    cdef tuple decode(self, const unsigned char* payload, size_t size)
     cdef int took(self, double seconds) except -1
 
 

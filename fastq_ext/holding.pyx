@@ -32,14 +32,27 @@ cdef enum:
 cdef class Line:
     """What a worker knows of one task on one queue."""
 
-    def __init__(self, task, str name, call, decode, *, bint asks, bint keeps, double timeout):
+    def __init__(self, task, str name, call, decoder, *, bint asks, bint keeps, double timeout):
         self.task = task
         self.name = name.encode()
         self.call = call
-        self.decode = decode
+        self.decode_any = decoder.decode
+        self.positional = [decoder.positional(count) for count in range(16)]
         self.asks = asks
         self.keeps = keeps
         self.timeout = timeout
+
+    cdef tuple decode(self, const unsigned char* payload, size_t size):
+        """The arguments and keyword arguments of a job; no dict when there are no keywords."""
+        # Most payloads are an array of two: a short array of arguments, and an empty map, which is the last byte.
+        if size >= 3 and payload[0] == 0x92 and payload[1] & 0xF0 == 0x90 and payload[size - 1] == 0x80:
+            decode = self.positional[payload[1] & 0x0F]
+            if decode is not None:
+                try:
+                    return decode(PyBytes_FromStringAndSize(<const char*>payload + 1, size - 2)), None
+                except Exception:
+                    pass  # not what it seemed, or arguments that do not fit: the whole is looked at
+        return self.decode_any(PyBytes_FromStringAndSize(<const char*>payload, size))
 
     cdef int took(self, double seconds) except -1:
         """Learn how long a job held its slot."""

@@ -3,11 +3,12 @@
 A slot is awaited by one asyncio task for as long as it lives. It drives the coroutines of its jobs itself, each in its own copy of
 the context, so `asyncio.current_task`, `asyncio.timeout` and cancellation work in them as in a task of their own.
 """
+cimport cython
+
 import contextvars
 from asyncio import CancelledError
 from collections import deque
 
-from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.object cimport PyObject
 from libc.stdint cimport uint64_t
 from libc.time cimport time_t
@@ -34,7 +35,7 @@ cdef extern from "Python.h":
     int PyContext_Enter(object context) except -1
     int PyContext_Exit(object context) except -1
     PyObject* PyContextVar_Set(object var, object value) except NULL
-    object PyObject_Call(object callable, object args, object kwargs)
+    object PyObject_Call(object callable, object args, PyObject* kwargs)
     void Py_DECREF(PyObject* thing)
 
 
@@ -75,6 +76,7 @@ cdef inline bint asks_for_lock(Frame frame, int place) noexcept:
     return message_lock_key_size(frame, place) and (policy & 3 == 2 or policy & 20)
 
 
+@cython.freelist(256)
 cdef class Run:
     """One attempt of a job."""
 
@@ -226,10 +228,9 @@ cdef class Slot:
                 run.timeout = frame[place].extras.get("timeout", line.timeout) or 0.0
             if changed is not None:
                 run.changed = Message(changed)
-                payload = run.changed.payload
+                args, kwargs = line.decode_any(run.changed.payload)
             else:
-                payload = PyBytes_FromStringAndSize(<const char*>message_payload(frame, place), message_payload_size(frame, place))
-            args, kwargs = line.decode(payload)
+                args, kwargs = line.decode(message_payload(frame, place), message_payload_size(frame, place))
         except Exception as error:
             runner.lost(entry, place, error)
             return 0
@@ -237,7 +238,7 @@ cdef class Slot:
         PyContext_Enter(context)
         try:
             Py_DECREF(PyContextVar_Set(_current, run))
-            coroutine = PyObject_Call(line.call, args, kwargs)
+            coroutine = PyObject_Call(line.call, args, <PyObject*>kwargs if kwargs is not None else NULL)
         except Exception as error:
             # Nothing of the function has run: its arguments do not fit.
             runner.lost(entry, place, error)

@@ -37,7 +37,7 @@ class Executor:
         call: Callable[..., Coroutine[Any, Any, Any]]
         call = task.fn if task.is_async else self._threads.caller(task.fn)
         return Line(
-            task, task.name, call, task.decoder.decode, asks=task.track, keeps=task.track, timeout=task.timeout or 0.0
+            task, task.name, call, task.decoder, asks=task.track, keeps=task.track, timeout=task.timeout or 0.0
         )
 
     # --- what the runner reports

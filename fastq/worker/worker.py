@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import gc
 import logging
 import os
 import secrets
@@ -98,6 +99,9 @@ class Worker:
         at the start."""
         import uvloop
 
+        # What was imported lives as long as the process: the collector need not look at it again and again.
+        gc.collect()
+        gc.freeze()
         uvloop.run(self.arun())
 
     def stop(self) -> None:

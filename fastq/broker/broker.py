@@ -87,6 +87,8 @@ class Broker:
     def close(self) -> None:
         """Close this process's connections that are not in use; the next call opens new ones."""
         self._sync.close()
+        if not self._async:
+            self.opener.close()
 
     async def aclose(self) -> None:
         """Close this event loop's connection, and the blocking ones."""
@@ -94,7 +96,7 @@ class Broker:
         client = self._async.pop(loop, None)
         for one in (*self._waiting.pop(loop, ()), *([client] if client is not None else ())):
             one.close()
-        self._sync.close()
+        self.close()
 
     def new_lane(self) -> Lane:
         """A lane that no other client, process or host has."""

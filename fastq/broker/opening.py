@@ -33,7 +33,7 @@ class Opener:
         self._config = config
         self._endpoint: Endpoint | None = None
         self._sync_pool: Any = None
-        self._async_pool: Any = None
+        self._embedded: Any = None  # our hold on the embedded server, which lives while somebody holds it
 
     @property
     def shown(self) -> str:
@@ -42,7 +42,7 @@ class Opener:
 
     def open(self) -> Any:
         """A connected `redis.Connection`. Raises redis.RedisError or OSError."""
-        if self._sync_pool is None:
+        if self._sync_pool is None or self._embedded is not None:
             self._sync_pool = self._pool(asynchronous=False)
         connection = self._sync_pool.make_connection()
         connection.connect()
@@ -54,6 +54,12 @@ class Opener:
         connection = self._pool(asynchronous=True).make_connection()
         await connection.connect()
         return connection
+
+    def close(self) -> None:
+        """Let go of the embedded server, if it is one; the next connection takes hold of it again."""
+        held, self._embedded = self._embedded, None
+        if held is not None:
+            held.close()
 
     def _where(self) -> Endpoint:
         if self._endpoint is None:
@@ -75,16 +81,21 @@ class Opener:
             return _sentinel_pool(where, options, asynchronous=asynchronous)
         if where.kind != "unix" and where.kind != "embedded":
             options.setdefault("socket_keepalive", True)
-        url = where.url
-        if where.kind == "embedded":
-            from fastq.embedded import open_embedded  # most programs never need it
-
-            url = open_embedded(url).url
+        url = self._embedded_url() if where.kind == "embedded" else where.url
         kind: Any = redis.asyncio.ConnectionPool if asynchronous else redis.ConnectionPool
         try:
             return kind.from_url(url, **options)
         except (TypeError, ssl.SSLError) as error:
             raise ConfigError(f"redis_options: {error}") from error
+
+    def _embedded_url(self) -> str:
+        """Where the embedded server is; it is started if it does not run."""
+        from fastq.embedded import open_embedded  # most programs never need it
+
+        before, self._embedded = self._embedded, open_embedded(self._where().url)
+        if before is not None:
+            before.close()
+        return str(self._embedded.url)
 
 
 def _sentinel_pool(where: Endpoint, options: dict[str, Any], *, asynchronous: bool) -> Any:

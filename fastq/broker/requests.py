@@ -28,7 +28,10 @@ class WorkerFenced(BrokerError):
 
 @dataclass(slots=True)
 class Request(Generic[T]):
-    """One call. `repeatable`: sending it again after a lost reply changes nothing that it has not changed already."""
+    """One call. `repeatable`: sending it again after a lost reply changes nothing that it has not changed already.
+
+    `blocks`: seconds that the server may take to answer. `tolerant`: errors among several replies are for `read` to look at.
+    """
 
     read: Callable[[Any], T]
     args: tuple[Arg, ...] = ()
@@ -38,6 +41,7 @@ class Request(Generic[T]):
     laned: bool = False
     repeatable: bool = True
     blocks: float = 0.0
+    tolerant: bool = False
 
     @property
     def replies(self) -> int:

@@ -55,7 +55,7 @@ class Talk(Generic[T]):
     def answered(self, reply: Any) -> bool:
         """A reply came: whether it ends the call. If not, the next try is prepared. Raises BrokerError."""
         self.pause, self.reconnect = 0.0, False
-        error = _first_error(reply, self._request.replies)
+        error = None if self._request.tolerant else _first_error(reply, self._request.replies)
         if error is None:
             return True
         text = str(error).encode("utf-8", "replace")

@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fastq.broker import requests
+from fastq.broker.health import health
 from fastq.broker.requests import WorkerFenced
 from fastq.config import DEFAULT_QUEUE, check_count, check_name, check_seconds
 from fastq.errors import BrokerError

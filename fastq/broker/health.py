@@ -19,7 +19,9 @@ def _read(replies: list[Any]) -> list[str]:
     info: dict[str, str] = {}
     for reply in replies[:3]:
         if isinstance(reply, bytes):
-            info.update(line.split(":", 1) for line in reply.decode("utf-8", "replace").splitlines() if ":" in line)
+            for line in reply.decode("utf-8", "replace").splitlines():
+                name, _, value = line.partition(":")
+                info[name] = value
     warnings = []
     policy = info.get("maxmemory_policy", "noeviction")
     if policy != "noeviction":

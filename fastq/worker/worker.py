@@ -163,6 +163,8 @@ class Worker:
         services: list[asyncio.Task[None]] = []
         try:
             services.append(self._service("heart", self._heart.run))
+            for warning in await self._calls.call(health()):
+                _log.warning("%s", warning)
             # One name in all queues, so that one read can wait for jobs of any of them.
             token = secrets.token_hex(4)
             for queue in queues:

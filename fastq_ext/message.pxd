@@ -45,7 +45,7 @@ cdef class Frame:
     cdef Py_ssize_t place(self, Py_ssize_t i) except -1
 
 
-# The header of message i, without an object made. Valid for 0 <= i < frame.count; the pointers as long as the frame lives.
+# The header of message i, without an object made. Valid for 0 <= i < frame.count; pointers live as long as the frame.
 # A message of another version than 1 has no names and no optional fields, and all behind its fixed part is payload.
 
 cdef inline const unsigned char* message_at(Frame frame, int i) noexcept:

@@ -7,9 +7,9 @@ from fastq_ext.uid import new_uid as new_uid
 class Message:
     """One message, read where it lies; nothing is copied or decoded before it is asked for.
 
-    A message of another version than 1 can be told by its fixed part only: it has no names and no optional fields, and all
-    behind the fixed part is payload. Times are in milliseconds since 1970, spans in milliseconds; a field that the message
-    does not have is None.
+    A message of another version than 1 can be told by its fixed part only: it has no names and no optional fields,
+    and all behind the fixed part is payload. Times are in milliseconds since 1970, spans in milliseconds; a field
+    that the message does not have is None.
 
     Message(raw) raises ValueError when `raw` is not exactly one sound message.
     """
@@ -66,8 +66,8 @@ class Message:
     ) -> bytes:
         """The bytes of a copy with these fields changed, all others byte for byte as they are.
 
-        None leaves a field alone; `due_ms=0` and `extras=b""` remove it. Raises ValueError for a number that does not fit its field
-        (attempt: 65535, crashes: 255) and for a message of another version.
+        None leaves a field alone; `due_ms=0` and `extras=b""` remove it. Raises ValueError for a number that does not
+        fit its field (attempt: 65535, crashes: 255) and for a message of another version.
 
             >>> again = message.replace(attempt=message.attempt + 1, due_ms=now + 2000)
         """

@@ -76,7 +76,7 @@ cdef int grow(Writer* w, size_t more) except -1:
     at = <unsigned char*>(realloc(w.at, size) if w.on_heap else malloc(size))
     if at is NULL:
         raise MemoryError
-    if not w.on_heap:
+    if not w.on_heap and w.used:
         memcpy(at, w.at, w.used)
     w.at, w.size, w.on_heap = at, size, True
     set_limit(w, w.limit)

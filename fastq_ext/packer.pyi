@@ -28,14 +28,14 @@ class PackResult:
     def error(self) -> BaseException | None: ...
 
 class Packer:
-    """Packs messages into frames of at most `max_jobs` (1 to 64) messages and `max_bytes`; a larger message has its own.
+    """Packs messages into frames of at most `max_jobs` (1 to 64) and `max_bytes`; a larger message has its own.
 
     For one thread at a time.
     """
 
     def __init__(self, max_jobs: int = 64, max_bytes: int = 65536) -> None: ...
     def add(self, message: bytes) -> None:
-        """Take in a message that is ready. `take()`, or the next `pack()` without `key_of`, hands it out in a frame."""
+        """Take in a message that is ready: `take()`, or the next `pack()` without `key_of`, hands it out."""
 
     def take(self) -> list[tuple[bytes, int]]:
         """All that was added since the last take() or pack(), as (frame, number of messages)."""
@@ -51,7 +51,7 @@ class Packer:
         uids: bytearray | None = None,
         key_prefix: bytes = b"",
     ) -> PackResult:
-        """Encode items, tuples of positional or dicts of keyword arguments, until `jobs` jobs or `size` bytes are packed.
+        """Encode items (tuples of positional, dicts of keyword arguments) until `jobs` jobs or `size` bytes are packed.
 
         The last message may go beyond `size`. `key_of(args, kwargs)` gives an item's lock key, as it stands in the message;
         `key_prefix` + key is the whole Redis key. The jobs' uids are appended to `uids`, 16 bytes each. Never raises for an

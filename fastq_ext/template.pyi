@@ -14,15 +14,16 @@ class EncodeError(TypeError):
 class Template:
     """What all messages of one task with one set of options share.
 
-    `parameters` are the names of the task's parameters in the order of its signature: positional ones, then "*rest" (or "*"
-    alone), keyword-only ones, "**extra". They name the argument in an error, and with `rich` they tell how it is written:
-    arguments of a parameter in `rich` (names without stars) by `rich_encode(value) -> bytes`; all others strictly, so that
-    they come back as they were without an annotation: str, int (-2**63 to 2**64 - 1), float, bool, None, bytes, bytearray,
-    memoryview, list, dict (keys: str, int, float, bool, None, bytes), aware datetime; subclasses as their base, but for
-    members of an Enum. At most 64 levels deep.
+    `parameters` are the names of the task's parameters in the order of its signature: positional ones, then "*rest"
+    (or "*" alone), keyword-only ones, "**extra". They name the argument in an error, and with `rich` they tell how it
+    is written: arguments of a parameter in `rich` (names without stars) by `rich_encode(value) -> bytes`; all others
+    strictly, so that they come back as they were without an annotation: str, int (-2**63 to 2**64 - 1), float, bool,
+    None, bytes, bytearray, memoryview, list, dict (keys: str, int, float, bool, None, bytes), aware datetime;
+    subclasses as their base, but for members of an Enum. At most 64 levels deep.
 
-    Times are in milliseconds. `lock_ttl_ms` is written only together with a lock key. A message expires `expires_in_ms` after
-    it is due, or after it was enqueued when it is due at once. `extras` is an encoded msgpack map or b"". `max_payload` is the most bytes a message may have.
+    Times are in milliseconds. `lock_ttl_ms` is written only together with a lock key. A message expires
+    `expires_in_ms` after it is due, or after it was enqueued when it is due at once. `extras` is an encoded msgpack
+    map or b"". `max_payload` is the most bytes a message may have.
 
     Raises ValueError for an option that does not fit its field.
 

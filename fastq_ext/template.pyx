@@ -171,14 +171,13 @@ cdef class Template:
     ) except -1:
         """All that stands before the payload."""
         cdef size_t size = PyBytes_GET_SIZE(self.head)
+        cdef size_t names, fields
         cdef unsigned char* at
         if max(now_ms, due_ms) > MOST_MS:
             raise ValueError("a time has at most 2**53 ms")
-        reserve(
-            w,
-            size + PyBytes_GET_SIZE(lock_key) + PyBytes_GET_SIZE(job_id) + (8 if due_ms else 0) + (8 if self.expires else 0)
-            + PyBytes_GET_SIZE(self.tail),
-        )
+        names = PyBytes_GET_SIZE(lock_key) + PyBytes_GET_SIZE(job_id)
+        fields = (8 if due_ms else 0) + (8 if self.expires else 0) + PyBytes_GET_SIZE(self.tail)
+        reserve(w, size + names + fields)
         at = w.at + w.used
         memcpy(at, PyBytes_AS_STRING(self.head), size)
         memcpy(at + AT_UID, uid, UID_SIZE)
@@ -266,6 +265,7 @@ cdef class Template:
         cdef str path = "".join(reversed(refused.steps))
         cdef str reason = refused.reason
         if refused.too_large:
+            path = refused.parameter    # which of its parts was the one too many is of no use
             reason = f"the message would be larger than {self.max_payload} bytes (max_payload)"
         elif refused.annotate:
             reason = f"{reason}; annotate the parameter {refused.parameter!r}, so that it comes back as what it was"

@@ -55,7 +55,7 @@ class Fleet:
     children write (None: where this process writes).
 
     >>> fleet = Fleet(app, command, processes=2, queues=["default"])  # doctest: +SKIP
-    >>> asyncio.run(fleet.run())  # doctest: +SKIP
+    >>> fleet.run()  # doctest: +SKIP
     """
 
     def __init__(
@@ -78,6 +78,7 @@ class Fleet:
         self._log = log
         self._stopping = asyncio.Event()
         self._children: set[Child] = set()
+        self.started: list[int] = []  # every process that was started so far
         self.deaths = 0  # children that ended before they should
 
     @property
@@ -85,8 +86,19 @@ class Fleet:
         """The processes that run now."""
         return [child.process.pid for child in self._children]
 
-    async def run(self) -> None:
-        """Keep the children running; returns when all have ended. Cancelling it ends them at once."""
+    def run(self) -> None:
+        """Keep the children running until all have ended. SIGTERM and SIGINT stop them; a second signal, at once."""
+        asyncio.run(self._run_until_signalled())
+
+    async def _run_until_signalled(self) -> None:
+        loop = asyncio.get_running_loop()
+        for signum in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(signum, self.stop)
+        await self.arun()
+        await self._app.aclose()
+
+    async def arun(self) -> None:
+        """`run()` on the running event loop, and without the signals. Cancelling it ends the children at once."""
         try:
             async with asyncio.TaskGroup() as group:
                 for _ in range(self._processes):
@@ -151,6 +163,7 @@ class Fleet:
             os.close(reading)
         child = Child(process, token, writing, time.monotonic())
         self._children.add(child)
+        self.started.append(process.pid)
         if self._stopping.is_set():
             child.send(signal.SIGTERM)
         return child

@@ -45,3 +45,15 @@ def some_keys(namespace: str, cursor: int = 0) -> Request[tuple[int, list[bytes]
 def delete_keys(keys: Sequence[bytes]) -> Request[None]:
     """Delete keys of whatever kind, `KEYS_AT_ONCE` at the most."""
     return Request(lambda reply: None, commands=((b"UNLINK", *keys),))
+
+
+def server_name() -> Request[str]:
+    """What the server calls itself, as in "Redis 7.0.15" or "Valkey 9.1.0"."""
+
+    def read(info: bytes) -> str:
+        fields = dict(line.split(":", 1) for line in info.decode("utf-8", "replace").splitlines() if ":" in line)
+        if valkey := fields.get("valkey_version"):
+            return f"Valkey {valkey}"
+        return f"Redis {fields.get('redis_version', '')}".strip()
+
+    return Request(read, commands=((b"INFO", b"server"),))

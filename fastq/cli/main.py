@@ -61,7 +61,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except FastQError as error:
         _tell(str(error))
         return FAILED
-    except click.Abort:
+    except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
 
 

@@ -1,11 +1,9 @@
 """`fastq worker`: runs the jobs of a program, in one process or in several."""
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 import os
-import signal
 import sys
 import threading
 import time
@@ -18,7 +16,6 @@ from fastq.logs import LEVELS, Format, set_up
 
 if TYPE_CHECKING:
     from fastq.app import FastQ
-    from fastq.fleet import Fleet
 
 PATIENCE = 0.5  # seconds that threads which run nothing get to end
 
@@ -100,7 +97,7 @@ def worker(
     ]
     from fastq.fleet import Fleet
 
-    asyncio.run(_run_fleet(Fleet(app, command, processes=processes, queues=served, grace=grace)))
+    Fleet(app, command, processes=processes, queues=served, grace=grace).run()
 
 
 def _run_here(app: FastQ, child: str | None, options: dict[str, Any]) -> None:
@@ -116,13 +113,6 @@ def _run_here(app: FastQ, child: str | None, options: dict[str, Any]) -> None:
     _refuse_stray_embedded(app)
     app.worker(name=name, **options).run()
     _leave_busy_threads()
-
-
-async def _run_fleet(fleet: Fleet) -> None:
-    loop = asyncio.get_running_loop()
-    for signum in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(signum, fleet.stop)
-    await fleet.run()
 
 
 def _reach(app: FastQ, queue: str) -> None:

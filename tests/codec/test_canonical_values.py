@@ -253,7 +253,7 @@ def test_the_seed_of_the_interpreter_makes_no_difference():
     printed = set()
     for seed in ("0", "1", "2"):
         environment = os.environ | {"PYTHONHASHSEED": seed}
-        printed.add(subprocess.check_output([sys.executable, "-c", PRINT_KEYS], env=environment))
+        printed.add(subprocess.check_output([sys.executable, "-P", "-c", PRINT_KEYS], env=environment))
 
     [lines] = printed
     assert len(lines.split()) == 14

@@ -72,14 +72,18 @@ class Fetcher:
             if credit <= 0:
                 await self._wait_for_room()
                 continue
-            found = 0
-            for holding in list(self._holdings):
-                found += await self._read(holding, credit - found)
-                if found >= credit:
-                    break
-            self.found_nothing = found == 0
-            if not found and not self._stopping.is_set():
+            if not await self.look(credit) and not self._stopping.is_set():
                 await self._wait(credit)
+
+    async def look(self, credit: int = 1) -> int:
+        """Read up to so many of the jobs that wait now, queue by queue; how many there were. Raises BrokerError."""
+        found = 0
+        for holding in list(self._holdings):
+            found += await self._read(holding, credit - found)
+            if found >= credit:
+                break
+        self.found_nothing = found == 0
+        return found
 
     def _credit(self) -> int:
         runner = self._runner

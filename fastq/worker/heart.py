@@ -62,10 +62,13 @@ class Heart:
     async def run(self) -> None:
         """Keep a heart process until cancelled; one that ends is replaced."""
         while True:
-            await self._start()
+            starting = asyncio.ensure_future(self._start())
             try:
+                await asyncio.shield(starting)
                 await self._listen()
             finally:
+                # Cancelled while the process was being started, it would be left behind half made.
+                await asyncio.wait([starting])
                 await self._end()
             await asyncio.sleep(0.1)
 
@@ -92,10 +95,13 @@ class Heart:
 
     async def _end(self) -> None:
         process, self._process = self._process, None
-        if process is not None and process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
+        if process is None:
+            return
+        assert process.stdin is not None
+        process.stdin.close()
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.communicate()  # also waits for its pipes, which the event loop could not close after itself
 
     def _write(self, line: str) -> None:
         process = self._process

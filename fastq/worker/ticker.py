@@ -53,12 +53,7 @@ class Ticker:
         """Tick until cancelled. Raises WorkerFenced, BrokerError."""
         ticks = 0
         while True:
-            tick = await self._client.call(self._request())
-            self.due_in = tick.due_in
-            self._tell(tick)
-            self._gate(self._holding, tick.gate)
-            if tick.cancelled:
-                self._cancel(self._holding, tick.cancelled)
+            tick = await self.tick()
             ticks += 1
             if ticks % COMPARE_EVERY == 0:
                 await self._compare(self._holding)
@@ -71,6 +66,16 @@ class Ticker:
             except TimeoutError:
                 pass
             self._poked.clear()
+
+    async def tick(self) -> requests.Tick:
+        """Tick once, now. Raises WorkerFenced, BrokerError."""
+        tick = await self._client.call(self._request())
+        self.due_in = tick.due_in
+        self._tell(tick)
+        self._gate(self._holding, tick.gate)
+        if tick.cancelled:
+            self._cancel(self._holding, tick.cancelled)
+        return tick
 
     def _request(self) -> requests.Request[requests.Tick]:
         return requests.tick(

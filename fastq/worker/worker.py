@@ -276,9 +276,16 @@ class Worker:
             await asyncio.sleep(STEP_EVERY)
 
     async def _watch_burst(self) -> None:
-        while not self._is_idle():
+        while not (self._is_idle() and await self._finds_nothing()):
             await asyncio.sleep(0.02)
         self.stop()
+
+    async def _finds_nothing(self) -> bool:
+        """Whether the server, asked anew, has nothing to do either: a job that failed just now may be due again soon."""
+        for desk in list(self._desks.values()):
+            with contextlib.suppress(WorkerFenced):  # it comes back under a new name
+                await desk.ticker.tick()
+        return not await self._fetcher.look() and self._is_idle()
 
     def _is_idle(self) -> bool:
         runner = self._runner

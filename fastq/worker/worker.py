@@ -183,8 +183,9 @@ class Worker:
             assert self._ending is not None
             await self._ending.wait()
             self._fetcher.stop()
-            self._waits.close()
-            await asyncio.wait([fetching])
+            while not fetching.done():
+                self._waits.close()  # ends a wait for jobs; one whose connection is just being made needs another try
+                await asyncio.wait([fetching], timeout=0.05)
             await _cancel(self._returning)
             await self._end_runs()
             await self._leave()

@@ -17,11 +17,11 @@ LAYERS = (
     ("fastq.unique", "fastq.options", "fastq.task", "fastq.current"),
     ("fastq.broker", "fastq.embedded", "fastq.embedded_guard"),
     ("fastq.route", "fastq.bulk", "fastq.merger", "fastq.producer"),
-    ("fastq.results", "fastq.locks", "fastq.app"),
+    ("fastq.results", "fastq.locks", "fastq.dead", "fastq.queues", "fastq.app"),
     ("fastq.worker",),
     ("fastq.worker.worker",),
     ("fastq",),  # the public names, gathered from below
-    ("fastq.fleet", "fastq.demo", "fastq.cli", "fastq.__main__"),
+    ("fastq.logs", "fastq.fleet", "fastq.demo", "fastq.cli", "fastq.__main__"),
 )
 
 # Who may look up all the same, and why.

@@ -78,7 +78,8 @@ class Fetcher:
     async def look(self, credit: int = 1) -> int:
         """Read up to so many of the jobs that wait now, queue by queue; how many there were. Raises BrokerError."""
         found = 0
-        for holding in list(self._holdings):
+        # Where queues take turns, the runner moves one whose entry was used up to the end.
+        for holding in list(self._runner.holdings):
             found += await self._read(holding, credit - found)
             if found >= credit:
                 break

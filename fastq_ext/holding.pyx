@@ -25,8 +25,7 @@ cdef enum:
     MAX_ENTRIES = 1000          # of one report
     MAX_UNLOCKS = 400
     MAX_OUTCOMES = 200
-    TRACKED_FLAG = 16
-    RETENTION_FLAG = 4
+    MAX_BYTES = 1 << 20
 
 
 cdef class Line:
@@ -232,11 +231,12 @@ cdef class Holding:
         cdef Line line
         cdef uint64_t bits
         cdef int place, taken = 0, unlocks = 0, outcomes = 0
+        cdef Py_ssize_t size = 0
         if not self.has_report():
             return None
         cdef list done = [[], [], []], finished = [], progress = [], uids = [], keys = [], other = []
         for entry in self.touched:
-            if taken >= MAX_ENTRIES or unlocks >= MAX_UNLOCKS or outcomes >= MAX_OUTCOMES:
+            if taken >= MAX_ENTRIES or unlocks >= MAX_UNLOCKS or outcomes >= MAX_OUTCOMES or size >= MAX_BYTES:
                 break
             taken += 1
             entry.touched = False
@@ -258,7 +258,9 @@ cdef class Holding:
                 place += 1
             if entry.outcomes is not None:
                 outcomes += len(entry.outcomes)
-                other.extend(entry.outcomes)
+                for outcome in entry.outcomes:
+                    other.append(outcome)
+                    size += sum([len(part) for part in outcome if type(part) is bytes])
                 entry.outcomes = None
         del self.touched[:taken]
         counters, self.counters = self.counters, {}

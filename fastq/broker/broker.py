@@ -10,6 +10,7 @@ from fastq.broker.clients import AsyncClient, Clock, Lane, Pending, SyncClient
 from fastq.broker.opening import Opener
 from fastq.broker.requests import Request
 from fastq.config import Config
+from fastq.errors import BrokerError
 
 T = TypeVar("T")
 
@@ -55,11 +56,19 @@ class Broker:
         return reply
 
     def run(self, steps: Generator[Request[Any], Any, T]) -> T:
-        """Carry out the requests that `steps` yields, each with the answer to the one before, and return what it returns."""
+        """Carry out the requests that `steps` yields, each with the answer to the one before, and return what it returns.
+
+        A BrokerError is raised in `steps`, which may go on.
+        """
         try:
             request = next(steps)
             while True:
-                request = steps.send(self.call(request))
+                try:
+                    answer = self.call(request)
+                except BrokerError as error:
+                    request = steps.throw(error)
+                else:
+                    request = steps.send(answer)
         except StopIteration as end:
             return cast(T, end.value)
 
@@ -68,7 +77,12 @@ class Broker:
         try:
             request = next(steps)
             while True:
-                request = steps.send(await self.acall(request))
+                try:
+                    answer = await self.acall(request)
+                except BrokerError as error:
+                    request = steps.throw(error)
+                else:
+                    request = steps.send(answer)
         except StopIteration as end:
             return cast(T, end.value)
 

@@ -108,23 +108,26 @@ def _named_keys(client: redis.Redis, keys: QueueKeys, state: State) -> None:
         if key in known:
             continue
         kind, _, name = key.removeprefix(keys.prefix).partition(b":")
-        if kind in (b"unique", b"id") and client.type(key) == b"string":
-            parts["locks" if kind == b"unique" else "ids"][name.decode()] = _held(client, key)
+        kept_as = client.type(key)
+        value = client.get(key) if kept_as == b"string" else b""
+        if kept_as == b"none" or value is None:
+            continue  # it has gone since: a worker is at work
+        if value and kind in (b"unique", b"id"):
+            parts["locks" if kind == b"unique" else "ids"][name.decode()] = _held(value, client, key)
         elif kind == b"job":
-            parts["records"][label(name)] = f"{client.get(key).decode()}, {_seconds_left(client, key)}"
+            parts["records"][label(name)] = f"{value.decode()}, {_seconds_left(client, key)}"
         elif kind == b"result":
-            fields = client.xrange(key)[-1][1]
-            parts["results"][label(name)] = fields.get(b"r") or fields[b"s"].decode()
+            for _, fields in client.xrange(key):
+                parts["results"][label(name)] = fields[b"r"] if b"r" in fields else fields[b"s"].decode()
         elif kind in (b"calls", b"lane", b"starts"):
             who = name.decode() if kind != b"starts" else f"{name.decode()} (starts)"
-            parts["lanes" if kind == b"lane" else "calls"][who] = int(client.get(key).split(b" ", 1)[0])
+            parts["lanes" if kind == b"lane" else "calls"][who] = int(value.split(b" ", 1)[0])
         else:
             parts["others"][key.removeprefix(keys.prefix).decode()] = client.type(key).decode()
     state.update(parts)
 
 
-def _held(client: redis.Redis, key: bytes) -> str:
-    value = client.get(key)
+def _held(value: bytes, client: redis.Redis, key: bytes) -> str:
     return f"{label(value[:16])} {value[16:].decode()} {_seconds_left(client, key)}"
 
 

@@ -102,6 +102,7 @@ TASKS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "again": (again, {}),
     "block": (block, {}),
     "single": (nap, {"unique": Unique(ttl=60, key="key")}),
+    "single_wait": (wait_for, {"unique": Unique(ttl=60, key="key")}),
     "at_start": (nap, {"unique": Unique(ttl=60, key="key", until="start")}),
     "tracked": (nap, {"track": True}),
 }

@@ -26,7 +26,7 @@ def test_aenqueue_100_in_flight(stage: Stage, clock: Clock) -> None:
 
 def test_enqueue_many(stage: Stage, clock: Clock) -> None:
     jobs = stage.jobs(400_000)
-    clock.rate(lambda: call(producers.bulk, stage.url, task=noop.name, jobs=jobs), jobs)
+    clock.rate(lambda: call(producers.bulk, stage.url, task=noop.name, jobs=jobs)[0], jobs)
 
 
 def test_enqueue_many_unique(stage: Stage, clock: Clock) -> None:
@@ -34,6 +34,6 @@ def test_enqueue_many_unique(stage: Stage, clock: Clock) -> None:
 
     def run() -> float:
         stage.clear()  # or all would be duplicates
-        return float(call(producers.bulk, stage.url, task=once.name, jobs=jobs))
+        return float(call(producers.bulk, stage.url, task=once.name, jobs=jobs)[0])
 
     clock.rate(run, jobs)

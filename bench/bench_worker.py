@@ -28,6 +28,6 @@ def _drain(stage: Stage, clock: Clock, full: int, fill: Any, **arguments: Any) -
 
     def run() -> float:
         call(fill, stage.url, jobs=jobs, **arguments)
-        return stage.drain()
+        return stage.drain(jobs)[0]
 
     clock.rate(run, jobs)

@@ -23,7 +23,7 @@ class Clock:
     """Hands measured times to pytest-benchmark as if they had passed just now.
 
     >>> def test_drain(stage, clock):
-    ...     clock.rate(stage.drain, jobs=100_000)
+    ...     clock.rate(lambda: stage.drain(100_000)[0], jobs=100_000)
     """
 
     def __init__(self, timer: Timer, benchmark: Any) -> None:

@@ -21,7 +21,7 @@ from typing import Any
 
 BASELINE = Path(__file__).parent / "baseline.json"
 THRESHOLD = 0.15
-SCALE = 0.25
+SCALE = 0.5
 REFERENCE_BENCHMARK = "test_reference"  # the suites' own; see bench/bench_hash.py
 
 

@@ -1,6 +1,6 @@
 """The meter: what jobs themselves tell of when they ran, in memory that worker and bench share.
 
-Start-up and shut-down of a worker do not count: a rate goes from the first job to the last one marked.
+Start-up of a worker does not count: a rate begins with the first job.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 STRIDE = 1000  # every so many jobs one is marked: a mark at each would be a part of what is measured
 MOST_DELAYS = 1 << 16
 
-_MARKS = struct.Struct("<qdd")  # jobs done when last marked, when the first ran, when the last marked one ran
+_MARKS = struct.Struct("<qddd")  # jobs done when last marked, when the first ran, CPU seconds used then and at the last mark
 _DELAY = struct.Struct("<d")
 _COUNT = struct.Struct("<q")
 _DELAYS_AT = _MARKS.size + _COUNT.size
@@ -38,16 +38,18 @@ class Meter:
                 file.truncate(_SIZE)
             path = file.name
         self.path = path
-        with open(path, "r+b") as file:
-            self._memory = mmap.mmap(file.fileno(), _SIZE)
+        with open(path, "r+b") as shared:
+            self._memory = mmap.mmap(shared.fileno(), _SIZE)
 
     # --- jobs
 
     def mark(self, done: int) -> None:
         """Note that `done` jobs have run by now; the first call is that of the first job."""
-        now = time.monotonic()
-        _, first, _ = _MARKS.unpack_from(self._memory)
-        _MARKS.pack_into(self._memory, 0, done, first or now, now)
+        _, first, cpu_first, _ = _MARKS.unpack_from(self._memory)
+        cpu = time.process_time()
+        if not first:
+            first, cpu_first = time.monotonic(), cpu
+        _MARKS.pack_into(self._memory, 0, done, first, cpu_first, cpu)
 
     def add_delay(self, seconds: float) -> None:
         """Note how long a job waited for its start."""
@@ -64,15 +66,15 @@ class Meter:
         return int(_MARKS.unpack_from(self._memory)[0])
 
     @property
-    def span(self) -> float:
-        """Seconds from the first job to the last one marked."""
-        _, first, last = _MARKS.unpack_from(self._memory)
-        return float(last - first)
+    def first(self) -> float:
+        """When the first job ran."""
+        return float(_MARKS.unpack_from(self._memory)[1])
 
     @property
-    def rate(self) -> float:
-        """Jobs a second, over `span`."""
-        return (self.done - 1) / self.span
+    def cpu_per_job(self) -> float:
+        """Seconds of the worker's CPU per job, from the first job to the last one marked."""
+        done, _, first, last = _MARKS.unpack_from(self._memory)
+        return float((last - first) / (done - 1))
 
     @property
     def delay_count(self) -> int:
@@ -86,13 +88,13 @@ class Meter:
         return sorted(delay for (delay,) in _DELAY.iter_unpack(noted))
 
     def wait(self, reached: Callable[[], bool], *, alive: Callable[[], None], timeout: float) -> None:
-        """Look every 10 ms until something is reached; `alive` raises when nobody is left who could. Raises TimeoutError."""
+        """Look every 5 ms until something is reached; `alive` raises when nobody is left who could. Raises TimeoutError."""
         deadline = time.monotonic() + timeout
         while not reached():
             alive()
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{self.done} jobs and {self.delay_count} delays are marked after {timeout:.0f} s")
-            time.sleep(0.01)
+            time.sleep(0.005)
 
     def close(self) -> None:
         """Let go of the memory; its owner removes it."""

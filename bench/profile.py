@@ -52,6 +52,7 @@ def _producer(function: Callable[..., Any], **arguments: Any) -> Callable[[Stage
         with Child(function, stage.url, hold=True, jobs=jobs, **arguments) as producer:
             producer.wait_frozen()
             stage.clear()
+            stage.reset_statistics()
             with watch(producer.pid):
                 producer.thaw()
                 producer.result()
@@ -66,6 +67,7 @@ def _worker(fill: Callable[..., Any], **arguments: Any) -> Callable[[Stage, int,
             time.sleep(0.5)  # the rest of its start
             worker.freeze()
             call(fill, stage.url, jobs=jobs, **arguments)
+            stage.reset_statistics()
             with watch(worker.pid):
                 worker.thaw()
                 _wait_empty(stage, worker, meter)

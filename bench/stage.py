@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -56,8 +57,11 @@ class Stage:
     # --- the server
 
     def clear(self) -> None:
-        """Empty the server, and its statistics."""
+        """Empty the server."""
         self._redis.flushall()
+
+    def reset_statistics(self) -> None:
+        """Let `commands()` begin anew."""
         self._redis.config_resetstat()
 
     def cpu_seconds(self) -> float:
@@ -79,7 +83,7 @@ class Stage:
         return self._server.pid
 
     def commands(self) -> dict[str, tuple[int, float]]:
-        """Calls and microseconds of each command since the last `clear()`, those inside scripts too."""
+        """Calls and microseconds of each command since the last reset, those inside scripts too."""
         stats = self._redis.info("commandstats")
         return {name.removeprefix("cmdstat_"): (row["calls"], row["usec"]) for name, row in stats.items()}
 
@@ -95,11 +99,14 @@ class Stage:
         with Meter() as meter, Child(work, self.url, meter=meter.path, concurrency=SLOTS) as worker:
             yield worker, meter
 
-    def drain(self) -> float:
-        """Jobs a second that one new worker process does of what waits now. Ends when all is settled."""
+    def drain(self, jobs: int) -> tuple[float, float]:
+        """Jobs a second that one new worker process does of the `jobs` that wait, from the first until all are settled.
+
+        And the seconds of CPU that it takes per job.
+        """
         with self.worker() as (worker, meter):
             meter.wait(lambda: not self.waiting_entries(), alive=worker.check, timeout=DRAIN_TIMEOUT)
-            return meter.rate
+            return jobs / (time.monotonic() - meter.first), meter.cpu_per_job
 
     def reference(self, script: str, *arguments: object) -> str:
         """What a script of bench/reference prints, run on this server."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from bench.figure import Figure
-from bench.figures import codec, drain, enqueue, hashing, latency, memory, server
+from bench.figures import clients, codec, drain, enqueue, hashing, latency, memory, server
 
 ALL: list[Figure] = [
     *codec.FIGURES,
     *hashing.FIGURES,
     *enqueue.FIGURES,
     *drain.FIGURES,
+    *clients.FIGURES,
     *server.FIGURES,
     *latency.FIGURES,
     *memory.FIGURES,

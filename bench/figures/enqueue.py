@@ -29,7 +29,7 @@ def _in_flight(stage: Stage) -> float:
 
 
 def _bulk(stage: Stage) -> float:
-    return loads.bulk(stage).enqueue
+    return loads.bulk(stage).rates.enqueue
 
 
 def _plain_loop(stage: Stage) -> float:
@@ -37,7 +37,7 @@ def _plain_loop(stage: Stage) -> float:
 
 
 def _unique(stage: Stage) -> float:
-    return loads.life(stage, once)[0].enqueue
+    return loads.life(stage, once).rates.enqueue
 
 
 def _unique_ceiling(stage: Stage) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from bench import producers
 from bench.children import call
@@ -23,8 +23,8 @@ class Rates(NamedTuple):
     drain: float
 
 
-class ServerCosts(NamedTuple):
-    """Microseconds of the server's CPU per job."""
+class Costs(NamedTuple):
+    """Microseconds of CPU per job, in and out."""
 
     enqueue: float
     drain: float
@@ -35,47 +35,60 @@ class ServerCosts(NamedTuple):
         return self.enqueue + self.drain
 
 
+class Load(NamedTuple):
+    """What a load told: how fast it was, what it cost producer and worker, and what it cost the server."""
+
+    rates: Rates
+    clients: Costs
+    server: Costs
+
+
 # --- fastq
 
 
-def bulk(stage: Stage) -> Rates:
-    """One producer's `enqueue_many`, then one worker."""
+def bulk(stage: Stage) -> Load:
+    """Plain jobs: one producer's `enqueue_many`, then one worker."""
+    return _bulk(stage, "bulk", noop, BULK)
 
-    def run() -> Rates:
+
+def life(stage: Stage, task: Task[Any, Any]) -> Load:
+    """The same with so many jobs of a task that their cost to the server can be told well."""
+    return _bulk(stage, f"life of {task.name}", task, LIFE)
+
+
+def lone(stage: Stage) -> Load:
+    """Plain jobs in frames of one, as many producers that enqueue one by one put them there."""
+
+    def run() -> Load:
+        jobs = stage.jobs(LONE)
         stage.clear()
-        rate = call(producers.bulk, stage.url, task=noop.name, jobs=stage.jobs(BULK))
-        return Rates(rate, stage.drain())
+        call(producers.lone, stage.url, jobs=jobs)
+        before = stage.cpu_seconds()
+        rate, cpu = stage.drain(jobs)
+        server = (stage.cpu_seconds() - before) / jobs * 1e6
+        return Load(Rates(0, rate), Costs(0, cpu * 1e6), Costs(0, server))
 
-    rates: Rates = stage.once("bulk", run)
-    return rates
-
-
-def lone(stage: Stage) -> float:
-    """Jobs a second that one worker drains from frames of one."""
-
-    def run() -> float:
-        stage.clear()
-        call(producers.lone, stage.url, jobs=stage.jobs(LONE))
-        return stage.drain()
-
-    return float(stage.once("lone", run))
+    load: Load = stage.once("lone", run)
+    return load
 
 
-def life(stage: Stage, task: Task[..., object]) -> tuple[Rates, ServerCosts]:
-    """The whole life of many jobs of a task in bulk, and what it costs the server."""
-
-    def run() -> tuple[Rates, ServerCosts]:
-        jobs = stage.jobs(LIFE)
+def _bulk(stage: Stage, name: str, task: Task[Any, Any], full: int) -> Load:
+    def run() -> Load:
+        jobs = stage.jobs(full)
         stage.clear()
         start = stage.cpu_seconds()
-        enqueue_rate = call(producers.bulk, stage.url, task=task.name, jobs=jobs)
+        enqueue_rate, producer = call(producers.bulk, stage.url, task=task.name, jobs=jobs)
         middle = stage.cpu_seconds()
-        drain_rate = stage.drain()
+        drain_rate, worker = stage.drain(jobs)
         end = stage.cpu_seconds()
-        return Rates(enqueue_rate, drain_rate), ServerCosts((middle - start) / jobs * 1e6, (end - middle) / jobs * 1e6)
+        return Load(
+            Rates(enqueue_rate, drain_rate),
+            Costs(producer * 1e6, worker * 1e6),
+            Costs((middle - start) / jobs * 1e6, (end - middle) / jobs * 1e6),
+        )
 
-    found: tuple[Rates, ServerCosts] = stage.once(f"life of {task.name}", run)
-    return found
+    load: Load = stage.once(name, run)
+    return load
 
 
 # --- references
@@ -103,7 +116,7 @@ def plain_loop_lone(stage: Stage) -> Rates:
     return plain_loop(stage, LONE, 1, 1000)
 
 
-def server_cost(stage: Stage, kind: str, per_entry: int) -> ServerCosts:
+def server_cost(stage: Stage, kind: str, per_entry: int) -> Costs:
     """server_cost.py on the same server, with lock keys as long as ours. `kind`: "plain" or "unique"."""
 
     def run() -> str:
@@ -113,7 +126,7 @@ def server_cost(stage: Stage, kind: str, per_entry: int) -> ServerCosts:
     printed = stage.once("server cost", run)
     [line] = (line for line in printed.splitlines() if re.match(rf"{kind} +{per_entry} per entry", line))
     enqueue_us, read_us, settle_us = map(float, re.findall(r"(?:enqueue|read|settle) +([\d.]+) [+=]", line))
-    return ServerCosts(enqueue_us, read_us + settle_us)
+    return Costs(enqueue_us, read_us + settle_us)
 
 
 def _number(text: str) -> float:

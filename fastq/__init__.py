@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fastq.app import FastQ
     from fastq.current import CurrentJob, current_job
+    from fastq.dead import DeadJob, ReplayRefusal, ReplayResult
     from fastq.errors import (
         AlreadyEnqueued,
         BrokerError,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     )
     from fastq.job import BulkResult, Conflict, Duplicate, Job
     from fastq.locks import LockInfo
+    from fastq.queues import Queue, QueueCounts, WorkerInfo
     from fastq.retry import Backoff, Drop, Retry
     from fastq.task import BoundTask, PreparedCall, Task
     from fastq.unique import Unique
@@ -46,6 +48,7 @@ __version__ = "0.1.0"
 _HOME = {
     "app": ("FastQ",),
     "current": ("CurrentJob", "current_job"),
+    "dead": ("DeadJob", "ReplayRefusal", "ReplayResult"),
     "errors": (
         "AlreadyEnqueued",
         "BrokerError",
@@ -64,6 +67,7 @@ _HOME = {
     ),
     "job": ("BulkResult", "Conflict", "Duplicate", "Job"),
     "locks": ("LockInfo",),
+    "queues": ("Queue", "QueueCounts", "WorkerInfo"),
     "retry": ("Backoff", "Drop", "Retry"),
     "task": ("BoundTask", "PreparedCall", "Task"),
     "unique": ("Unique",),
@@ -80,6 +84,7 @@ __all__ = [
     "ConfigError",
     "Conflict",
     "CurrentJob",
+    "DeadJob",
     "Drop",
     "Duplicate",
     "DuplicateJobError",
@@ -91,7 +96,11 @@ __all__ = [
     "LockInfo",
     "PayloadError",
     "PreparedCall",
+    "Queue",
+    "QueueCounts",
     "QueueFull",
+    "ReplayRefusal",
+    "ReplayResult",
     "ResultTimeout",
     "ResultUnavailable",
     "Retry",
@@ -99,6 +108,7 @@ __all__ = [
     "Unique",
     "UniqueConfigError",
     "UnknownTaskError",
+    "WorkerInfo",
     "current_job",
 ]
 

@@ -10,6 +10,7 @@ from typing import Any, ParamSpec, Self, TypeVar, Unpack, cast, overload
 from fastq import results
 from fastq.broker import requests
 from fastq.broker.broker import Broker
+from fastq.codec import PayloadDecoder
 from fastq.config import DEFAULT_QUEUE, Config, check_name, check_seconds, check_task_name
 from fastq.errors import ConfigError
 from fastq.job import BulkResult, Job, uid_bytes
@@ -17,6 +18,7 @@ from fastq.keys import QueueKeys, queue_keys
 from fastq.locks import Locks
 from fastq.options import CallOptions, Options
 from fastq.producer import Producer
+from fastq.queues import Queue
 from fastq.route import Route
 from fastq.task import BoundTask, PreparedCall, Target, Task, TaskOptions
 
@@ -182,7 +184,14 @@ class FastQ:
         """`enqueue_many()` for async code; takes async iterables too."""
         return await self.producer.aenqueue_many(None, items, handles=handles)
 
-    # --- jobs
+    # --- jobs and queues
+
+    def queue(self, name: str = DEFAULT_QUEUE) -> Queue:
+        """A queue: its counts, workers and dead jobs; to be paused, resumed and purged. Raises ConfigError.
+
+        >>> app.queue("mail").dead.replay_all()  # doctest: +SKIP
+        """
+        return Queue(self.broker, queue_keys(self.config.namespace, name), self._decoder_of)
 
     def job(self, uid: str | None = None, *, job_id: str | None = None, queue: str = DEFAULT_QUEUE) -> Job:
         """The handle of a job again, by its uid or its job_id, without asking Redis. Raises ConfigError."""
@@ -196,11 +205,11 @@ class FastQ:
 
     def job_status(self, job: Job) -> str:
         """What `job.status()` asks."""
-        return self.broker.run(results.status(self._keys(job), job.raw_uid, job.job_id))
+        return self.broker.run(results.status(self._keys(job), job.raw_uid, job.job_id, job.lock_key))
 
     async def ajob_status(self, job: Job) -> str:
         """What `job.astatus()` asks."""
-        return await self.broker.arun(results.status(self._keys(job), job.raw_uid, job.job_id))
+        return await self.broker.arun(results.status(self._keys(job), job.raw_uid, job.job_id, job.lock_key))
 
     def job_result(self, job: Job, timeout: float | None) -> Any:
         """What `job.result()` asks."""
@@ -267,6 +276,10 @@ class FastQ:
 
     def _route_of(self, task: BoundTask[Any] | str) -> Route:
         return self._by_name.route(task) if isinstance(task, str) else cast(Route, task.route)
+
+    def _decoder_of(self, task: str) -> PayloadDecoder | None:
+        known = self._tasks.get(task)
+        return known.decoder if known is not None else None
 
     def _keys(self, job: Job) -> QueueKeys:
         return queue_keys(self.config.namespace, job.queue)

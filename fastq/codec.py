@@ -69,7 +69,19 @@ class Parameter:
 class TaskSignature:
     """What a task takes: made once, at registration."""
 
-    __slots__ = ("_inspected", "_least", "_most", "canonical", "decoder", "parameters", "rich", "starred", "task")
+    __slots__ = (
+        "_inspected",
+        "_least",
+        "_most",
+        "_needs",
+        "_takes",
+        "canonical",
+        "decoder",
+        "parameters",
+        "rich",
+        "starred",
+        "task",
+    )
 
     def __init__(self, task: str, parameters: Sequence[Parameter], inspected: inspect.Signature) -> None:
         self.task = task
@@ -86,6 +98,9 @@ class TaskSignature:
             self._most = 1 << 31
         if any(p.kind == "keyword" and p.default is Signature.REQUIRED for p in parameters):
             self._least = 1 << 31  # a call without keywords never fits
+        named = [p for p in parameters if p.kind in ("positional", "positional_or_keyword", "keyword")]
+        self._takes = frozenset(p.name for p in named if p.kind != "positional")
+        self._needs = frozenset(p.name for p in named if p.default is Signature.REQUIRED)
 
     def check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Raise PayloadError when the function cannot be called so."""
@@ -108,7 +123,18 @@ class TaskSignature:
 
     def template(self, **options: Any) -> Template:
         """A template of this task's messages; `options` are those of `Template`."""
-        return Template(self.task, parameters=self.starred, rich=self.rich, rich_encode=_encode_rich, **options)
+        return Template(
+            self.task,
+            parameters=self.starred,
+            rich=self.rich,
+            rich_encode=_encode_rich,
+            least=self._least,
+            most=self._most,
+            takes=self._takes,
+            needs=self._needs,
+            check=self.check,
+            **options,
+        )
 
 
 def _with_bare_star(parameters: Sequence[Parameter]) -> Iterator[Parameter]:

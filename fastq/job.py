@@ -41,7 +41,7 @@ class Job:
     the handle of that one; `conflict` then says what came of this call: "skipped", "replaced" or "rerun".
     """
 
-    __slots__ = ("_reader", "conflict", "duplicate", "job_id", "queue", "raw_uid")
+    __slots__ = ("_reader", "conflict", "duplicate", "job_id", "lock_key", "queue", "raw_uid")
 
     def __init__(
         self,
@@ -51,9 +51,11 @@ class Job:
         job_id: str | None = None,
         duplicate: bool = False,
         conflict: ConflictOutcome | None = None,
+        lock_key: bytes = b"",
     ) -> None:
         self._reader = reader
         self.raw_uid = uid
+        self.lock_key = lock_key  # what its message carries, where that is known
         self.queue = queue
         self.job_id = job_id
         self.duplicate = duplicate
@@ -67,7 +69,10 @@ class Job:
     def status(self) -> str:
         """The state of the job: scheduled, waiting, running, retrying, succeeded, dropped, dead, cancelled or expired.
 
-        "untracked" is a plain job that is neither scheduled, retrying nor dead; "unknown" one without a record.
+        "untracked" is a job without a record of its own that is neither scheduled, retrying nor dead: a plain job that
+        waits, runs or has ended. "unknown": there is no such job, or its record has expired. The handle that the
+        enqueue of a unique job gave says "waiting" for as long as the lock is the job's own, and "running" where its
+        start is noted in the lock (until="start", `renew`, "replace", "rerun", or an attempt after the first).
         """
         return self._reader.job_status(self)
 

@@ -123,7 +123,7 @@ class Producer:
     def _outcome(self, route: Route, job: Encoded, refusal: Refusal | None) -> Job:
         # A job that met itself got in by an earlier try of which only the reply was lost.
         if refusal is None or refusal.uid == job.uid:
-            return Job(self._reader, job.uid, route.queue, route.job_id)
+            return Job(self._reader, job.uid, route.queue, route.job_id, lock_key=job.lock_key)
         if refusal.outcome != "raise":
             outcome = cast(ConflictOutcome, refusal.outcome)
             return Job(self._reader, refusal.uid, route.queue, None, duplicate=True, conflict=outcome)
@@ -146,7 +146,7 @@ class Producer:
         async def aagain() -> Job:
             return await self._asend(route, job, await self._broker.anow_ms())
 
-        error.concerns(Job(self._reader, job.uid, route.queue, route.job_id), again, aagain)
+        error.concerns(Job(self._reader, job.uid, route.queue, route.job_id, lock_key=job.lock_key), again, aagain)
 
     def _bulk(self, route: Route | None, handles: bool, clock: Callable[[], int]) -> Bulk:
         if route is not None and route.job_id is not None:

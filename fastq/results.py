@@ -13,7 +13,7 @@ import msgspec
 
 from fastq.broker import requests
 from fastq.codec import Message
-from fastq.errors import JobFailed, ResultTimeout, ResultUnavailable
+from fastq.errors import BrokerError, JobFailed, ResultTimeout, ResultUnavailable
 from fastq.job import uid_string
 from fastq.keys import QueueKeys
 
@@ -25,9 +25,9 @@ _OPEN = frozenset({"scheduled", "waiting", "running", "retrying"})
 _decode = msgspec.msgpack.Decoder().decode
 
 
-def status(keys: QueueKeys, uid: bytes, job_id: str | None) -> Steps[str]:
+def status(keys: QueueKeys, uid: bytes, job_id: str | None, lock_key: bytes) -> Steps[str]:
     """The state of a job; "untracked" or "unknown" where there is no record."""
-    known = yield requests.status(keys, uid, job_id or "")
+    known = yield requests.status(keys, uid, job_id or "", lock_key)
     return known.state or ("unknown" if job_id else "untracked")
 
 
@@ -41,7 +41,13 @@ def wait(keys: QueueKeys, uid: bytes, job_id: str | None, timeout: float | None)
             raise ResultUnavailable(f"no job uses the id {job_id!r}: it is unknown, or its retention has passed")
     seconds = 0.0
     while True:
-        kept = yield requests.result(keys, uid, seconds=seconds)
+        try:
+            kept = yield requests.result(keys, uid, seconds=seconds)
+        except BrokerError:
+            if not seconds:
+                raise
+            seconds = 0.0  # the connection was lost while it waited: look again, which waits for the server a while
+            continue
         if kept is not None and kept.value is not None:
             return _decode(kept.value)
         known = yield requests.status(keys, uid)
@@ -58,6 +64,8 @@ def _no_result(uid: bytes, state: str, message: bytes) -> Exception:
     shown = uid_string(uid)
     if state == "succeeded":
         return ResultUnavailable(f"job {shown} has succeeded, but its result is not kept (any more): see result_ttl=")
+    if state == "deleted":
+        return ResultUnavailable(f"job {shown} was deleted before it had ended")
     if not state:
         return ResultUnavailable(
             f"job {shown} keeps no result, or its record has expired: give its task result_ttl=, or the job a job_id"

@@ -121,6 +121,7 @@ cdef class Packer:
         cdef size_t uid = self.uids.used
         cdef size_t size
         cdef bytes key = b""
+        template.look_at(args, kwargs)
         if key_of is not None:
             key = key_of(args, dict(kwargs))
             if not key:

@@ -21,11 +21,20 @@ cdef class Template:
     cdef frozenset rich
     cdef object rich_encode
 
+    # What a call usually looks like: so many positional arguments, or keywords out of `takes` with all of `needs`. Of any other
+    # `check` is asked; None: anything goes.
+    cdef Py_ssize_t least
+    cdef Py_ssize_t most
+    cdef frozenset takes
+    cdef frozenset needs
+    cdef object check
+
     # Writes one message; what was written of it is the caller's to take back when this raises.
     cdef int write(
         self, Writer* w, tuple args, dict kwargs, const unsigned char* uid, uint64_t now_ms, uint64_t due_ms,
         bytes lock_key, bytes job_id,
     ) except -1
+    cdef int look_at(self, tuple args, dict kwargs) except -1
     cdef int read_parameters(self, object parameters) except -1
     cdef int write_head(
         self, Writer* w, const unsigned char* uid, uint64_t now_ms, uint64_t due_ms, bytes lock_key, bytes job_id

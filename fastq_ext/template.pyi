@@ -25,6 +25,9 @@ class Template:
     `expires_in_ms` after it is due, or after it was enqueued when it is due at once. `extras` is an encoded msgpack
     map or b"". `max_payload` is the most bytes a message may have.
 
+    `check` raises for arguments that the function does not take. `Packer.pack` asks it, but for calls with `least` to `most`
+    positional arguments alone, and for those with keywords alone that are in `takes` and have all of `needs`.
+
     Raises ValueError for an option that does not fit its field.
 
         >>> resize = Template("resize", parameters=("path", "width"))
@@ -47,6 +50,11 @@ class Template:
         parameters: Sequence[str] = (),
         rich: Collection[str] = (),
         rich_encode: Callable[[object], bytes] | None = None,
+        least: int = 0,
+        most: int = 1 << 30,
+        takes: Collection[str] = (),
+        needs: Collection[str] = (),
+        check: Callable[[tuple[object, ...], dict[str, object]], object] | None = None,
         max_payload: int = 1 << 20,
     ) -> None: ...
     def encode(

@@ -45,6 +45,7 @@ from fastq_ext.msgpack import Refused
 
 cdef enum:
     FIRST_ROOM = 1024       # on the stack: most messages never need the heap
+    MOST_ARGUMENTS = 1 << 30
     MOST_BYTES = 1 << 30    # of a message: Redis takes no string above 512 MiB
 
 # Times and spans in ms: what Lua, whose numbers are doubles, still counts exactly.
@@ -75,6 +76,11 @@ cdef class Template:
         parameters=(),
         rich=(),
         rich_encode=None,
+        Py_ssize_t least=0,
+        Py_ssize_t most=MOST_ARGUMENTS,
+        takes=(),
+        needs=(),
+        check=None,
         size_t max_payload=1 << 20,
     ):
         cdef unsigned char[FIXED_SIZE] fixed
@@ -113,6 +119,8 @@ cdef class Template:
         self.max_payload = max_payload
         self.rich = frozenset(rich)
         self.rich_encode = rich_encode
+        self.least, self.most, self.check = least, most, check
+        self.takes, self.needs = frozenset(takes), frozenset(needs)
         self.read_parameters(parameters)
 
     cdef int read_parameters(self, object parameters) except -1:
@@ -164,6 +172,22 @@ cdef class Template:
         except Refused as refused:
             raise self.explain(refused) from refused.__cause__
         store32(w.at + begin + AT_LENGTH, <uint32_t>(w.used - begin - 4))
+        return 0
+
+    cdef int look_at(self, tuple args, dict kwargs) except -1:
+        """Refuses arguments that the function does not take; the usual ones are told by their number or their names."""
+        cdef Py_ssize_t needed = 0
+        if self.check is None or (not kwargs and self.least <= len(args) <= self.most):
+            return 0
+        if not args:
+            for name in kwargs:
+                if name not in self.takes:
+                    break
+                needed += name in self.needs
+            else:
+                if needed == len(self.needs):
+                    return 0
+        self.check(args, kwargs)
         return 0
 
     cdef int write_head(

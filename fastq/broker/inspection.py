@@ -4,8 +4,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from fastq.broker.requests import Request
+from fastq.broker.scripts import load
 from fastq.keys import GROUP, QueueKeys
 
+ENTRIES_LOOKED_INTO = 1000
 KEYS_AT_ONCE = 1000  # looked at, or deleted, by one call
 
 
@@ -27,6 +29,47 @@ def contents(keys: QueueKeys) -> Request[Contents]:
 
     def read(replies: Sequence[Any]) -> Contents:
         return Contents(sum(replies[:3]), sum(reply[0] for reply in replies[3:6]), *replies[6:])
+
+    return Request(read, commands=commands)
+
+
+class Counts(NamedTuple):
+    """What a queue holds, in jobs; `counters` are those of all its past."""
+
+    gate: str  # "" | "cancelled" | "paused"
+    in_hand: int
+    scheduled: int
+    dead: int
+    workers: int
+    counters: dict[str, int]
+
+
+def counts(keys: QueueKeys) -> Request[Counts]:
+    """Count the jobs of a queue, also of one that nobody has used yet."""
+
+    def read(reply: Any) -> Counts:
+        _, gate, in_hand, scheduled, dead, live, flat = reply
+        counters = {name.decode(): int(by) for name, by in zip(flat[::2], flat[1::2], strict=True)}
+        return Counts(gate.decode(), in_hand, scheduled, dead, live, counters)
+
+    return Request(read, (ENTRIES_LOOKED_INTO,), load("counts"), keys.prefix)
+
+
+def most_jobs(keys: QueueKeys) -> Request[int]:
+    """As many jobs as may wait or be scheduled at the most: every frame counts as a full one."""
+    commands = (*((b"XLEN", key) for key in (keys.stream, keys.front, keys.suspects)), (b"ZCARD", keys.scheduled))
+    return Request(lambda replies: 64 * sum(replies[:3]) + int(replies[3]), commands=commands)
+
+
+def beats(keys: QueueKeys) -> Request[list[tuple[bytes, float]]]:
+    """The workers of a queue. Reads: the name of each, and the seconds since its last sign of life (below 0: it is fenced)."""
+    commands = ((b"TIME",), (b"ZRANGE", keys.consumers, 0, -1, b"WITHSCORES"))
+
+    def read(replies: Sequence[Any]) -> list[tuple[bytes, float]]:
+        (seconds, micros), flat = replies
+        now = int(seconds) + int(micros) / 1e6
+        beats = ((name, float(ms) / 1000) for name, ms in zip(flat[::2], flat[1::2], strict=True))
+        return [(name, max(0.0, now - beat) if beat > 0 else -1.0) for name, beat in beats]
 
     return Request(read, commands=commands)
 

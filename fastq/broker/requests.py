@@ -176,11 +176,10 @@ class Known:
     message: bytes
 
 
-def status(keys: QueueKeys, uid: bytes, job_id: str = "") -> Request[Known]:
-    """What is known of a job, by its uid or (uid b"") by its explicit id."""
-    return Request(
-        lambda reply: Known(reply[1], reply[2].decode(), reply[3]), (uid, job_id), load("status"), keys.prefix
-    )
+def status(keys: QueueKeys, uid: bytes, job_id: str = "", lock_key: bytes = b"") -> Request[Known]:
+    """What is known of a job, by its uid or (uid b"") by its explicit id; `lock_key` is what its message carries."""
+    args = (uid, job_id, lock_key)
+    return Request(lambda reply: Known(reply[1], reply[2].decode(), reply[3]), args, load("status"), keys.prefix)
 
 
 def cancel(keys: QueueKeys, uid: bytes, job_id: str = "", *, now: Arg = b"") -> Request[bool]:
@@ -204,13 +203,16 @@ def result(keys: QueueKeys, uid: bytes, *, seconds: float) -> Request[Kept | Non
         if not reply:
             return None
         kind, value = reply[0][1][0][1][:2]
-        return Kept(value, "succeeded") if kind == b"r" else Kept(None, value.decode())
+        return Kept(value or None, "succeeded") if kind == b"r" else Kept(None, value.decode())
 
     command: tuple[Arg, ...] = (b"XREAD", b"COUNT", 1, *block, b"STREAMS", keys.result(uid), b"0")
-    return Request(read, commands=(command,), blocks=seconds)
+    # A wait that was cut off is not begun anew by the client: whoever waits knows how long it still may.
+    return Request(read, commands=(command,), blocks=seconds, repeatable=not seconds)
 
 
 # --- dead jobs and whole queues
+
+Body = tuple[bytes | None, bytes | None]
 
 
 def dead_page(keys: QueueKeys, *, offset: int, limit: int) -> Request[list[tuple[bytes, float]]]:
@@ -223,23 +225,42 @@ def dead_page(keys: QueueKeys, *, offset: int, limit: int) -> Request[list[tuple
     return Request(read, commands=(command,))
 
 
-def dead_bodies(keys: QueueKeys, uids: Sequence[bytes]) -> Request[list[tuple[bytes | None, bytes | None]]]:
-    """Messages of dead jobs, and why they died where a script found them dead."""
+def dead_bodies(keys: QueueKeys, uids: Sequence[bytes]) -> Request[list[Body]]:
+    """Messages of dead jobs, and why they died where a script found them dead; (None, None) for one that is gone."""
     command = (b"HMGET", keys.jobs, *(field for uid in uids for field in (uid, uid + b"!")))
     return Request(lambda reply: list(zip(reply[::2], reply[1::2], strict=True)), commands=(command,))
 
 
+def dead_one(keys: QueueKeys, uid: bytes) -> Request[tuple[float, Body] | None]:
+    """One dead job: when it died in ms, its message, and why. Reads: None if it is not dead."""
+    commands = ((b"ZSCORE", keys.dead, uid), (b"HMGET", keys.jobs, uid, uid + b"!"))
+
+    def read(replies: list[Any]) -> tuple[float, Body] | None:
+        died, (message, why) = replies
+        return (float(died), (message, why)) if died is not None else None
+
+    return Request(read, commands=commands)
+
+
+def dead_count(keys: QueueKeys) -> Request[int]:
+    """How many jobs are dead."""
+    return Request(int, commands=((b"ZCARD", keys.dead),))
+
+
 def replay(keys: QueueKeys, uids: Sequence[bytes], *, now: Arg = b"") -> Request[list[int]]:
-    """Enqueue dead jobs again, at most 200. Reads: for each 1 replayed, 0 not dead, 2 its lock is held, 3 its id is in use."""
+    """Enqueue dead jobs again, at most 200. Reads: for each 1 replayed, 0 not dead, 2 its lock is held, 3 its id is in use.
+
+    Fewer answers than jobs: the others are for the next call.
+    """
     return Request(lambda reply: list(reply[1]), (now, *uids), load("replay"), keys.prefix)
 
 
-def delete(keys: QueueKeys, uids: Sequence[bytes], *, now: Arg = b"") -> Request[int]:
-    """Delete dead jobs, at most 200. Reads: how many there were."""
-    return Request(lambda reply: int(reply[1]), (now, *uids), load("delete"), keys.prefix)
+def delete(keys: QueueKeys, uids: Sequence[bytes], *, now: Arg = b"") -> Request[tuple[int, int]]:
+    """Delete dead jobs, at most 200. Reads: how many were deleted, and how many looked at: the others are for later."""
+    return Request(lambda reply: (int(reply[1]), int(reply[2])), (now, *uids), load("delete"), keys.prefix)
 
 
-def purge(keys: QueueKeys, *, limit: int = 100, now: Arg = b"") -> Request[tuple[int, bool]]:
+def purge(keys: QueueKeys, *, limit: int = 500, now: Arg = b"") -> Request[tuple[int, bool]]:
     """Delete some of the jobs that wait or are scheduled. Reads: how many, and whether to call again."""
     return Request(lambda reply: (int(reply[1]), bool(reply[2])), (now, limit), load("purge"), keys.prefix)
 

@@ -20,6 +20,7 @@ from fastq_ext.runner import Run
 _log = logging.getLogger("fastq.worker")
 
 MAX_ERROR_TEXT = 8192  # characters of an error and of its traceback that are kept
+NO_RESULT_MS = 60_000  # that the word of a success without a result is kept; the job's record outlives it
 MAX_KEPT = 65536  # bytes of a corrupt frame that are kept
 UNKNOWN_GRACE_MS = 3_600_000  # a job whose task or message version nobody here knows is given back for so long
 UNKNOWN_DELAYS_MS = (1000, 2000, 5000, 10_000, 30_000, 60_000)
@@ -53,6 +54,8 @@ class Executor:
                 self._bury(run, TypeError(f"the result cannot be encoded: {error}"), "its result cannot be encoded")
                 return
             outcomes.append(("result", message.uid, round(task.result_ttl * 1000), encoded))
+        elif message.tracked:
+            outcomes.append(("result", message.uid, NO_RESULT_MS, b""))  # wakes whoever waits for one
         run.holding.count("succeeded")
         run.holding.count(f"succeeded:{task.name}")
         run.holding.end(run.entry, run.place, ("end", "succeeded", 1, head_of(message)), *outcomes)

@@ -209,6 +209,7 @@ def test_a_retry_is_scheduled_with_lock_and_id_in_its_hands(queue: Queue, runnin
         "jobs": {"a": "a/2"},
         "ids": {"i": "a W 86404s"},
         "records": {"a": f"retrying 2 {NOW}, 86404s"},
+        "stats": {"retrying": 1},
         "calls": {"w": 1},
     }
 

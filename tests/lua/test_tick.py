@@ -36,7 +36,7 @@ def test_due_jobs_are_promoted_in_order_into_frames(queue: Queue) -> None:
         "stream": ["a/2 b c"],
         "scheduled": {"later": NOW + 700},
         "jobs": {"later": "later"},
-        "stats": {"waiting": 3},
+        "stats": {"waiting": 3, "retrying": -1},
     }
 
 

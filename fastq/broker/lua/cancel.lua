@@ -18,7 +18,7 @@ local cancelled, gate = prefix .. 'cancelled', prefix .. 'gate'
 if uid == '' then uid = holder(prefix, id) end
 if uid == '' then return {STATUS.MISSING} end
 local now, counters = clock(given), {}
-local message = unschedule(prefix, uid)
+local message = unschedule(prefix, uid, counters)
 if message then
   local job = head(message)
   finish(prefix, job, 'cancelled', job.attempt > 1, now, counters)

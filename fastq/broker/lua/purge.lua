@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
--- Deletes jobs that wait or are scheduled, a bounded number a call; their locks and ids are free again. What a worker has in hand
--- is left alone.
+-- Deletes jobs that wait or are scheduled, a bounded number a call; their locks and ids are free again. What a worker has in hand,
+-- and what is parked behind it, is left alone.
 -- KEYS  1 prefix of the queue
--- ARGV  1 now ms, or "" · 2 most entries and most scheduled jobs to delete
+-- ARGV  1 now ms, or "" · 2 jobs after which the call ends
 -- Returns {OK, jobs deleted, 1 if there is more to delete, else 0}
 -- @include status
 -- @include clock
@@ -12,7 +12,8 @@
 -- @include unschedule
 -- @include count
 local prefix, given, limit = KEYS[1], ARGV[1], tonumber(ARGV[2])
-local now, counters, deleted, waiting, more = clock(given), {}, 0, 0, 0
+local call, page = redis.call, 16
+local now, counters, deleted, waiting = clock(given), {}, 0, 0
 
 local function drop(message)
   if #message >= 48 then finish(prefix, head(message), 'deleted', false, now, counters) end
@@ -28,27 +29,32 @@ local function delivered(stream)
   end
 end
 
-for _, name in ipairs({'suspects', 'front', 'stream'}) do
-  local stream = prefix .. name
-  local entries = redis.call('XRANGE', stream, '(' .. delivered(stream), '+', 'COUNT', limit)
-  for i = 1, #entries do
-    if entries[i][2][1] == 'f' then
-      for _, message in ipairs(split(entries[i][2][2], '')) do
-        drop(message)
-        waiting = waiting + 1
+local function empty(stream)
+  local after = '(' .. delivered(stream)
+  while deleted < limit do
+    local entries = call('XRANGE', stream, after, '+', 'COUNT', page)
+    for i = 1, #entries do
+      if entries[i][2][1] == 'f' then
+        for _, message in ipairs(split(entries[i][2][2], '')) do
+          drop(message)
+          waiting = waiting + 1
+        end
       end
+      call('XDEL', stream, entries[i][1])
     end
-    redis.call('XDEL', stream, entries[i][1])
+    if #entries < page then return end
   end
-  if #entries == limit then more = 1 end
 end
-local uids = redis.call('ZRANGE', prefix .. 'scheduled', 0, limit - 1)
-for i = 1, #uids do
-  local message = unschedule(prefix, uids[i])
-  if message then drop(message) end
+
+for _, name in ipairs({'suspects', 'front', 'stream'}) do empty(prefix .. name) end
+if deleted < limit then
+  local uids = call('ZRANGE', prefix .. 'scheduled', 0, limit - deleted - 1)
+  for i = 1, #uids do
+    local message = unschedule(prefix, uids[i], counters)
+    if message then drop(message) end
+  end
 end
-if #uids == limit then more = 1 end
-redis.call('DEL', prefix .. 'wake')
+call('DEL', prefix .. 'wake')
 counters.waiting, counters.purged = -waiting, deleted
 count(prefix, counters)
-return {STATUS.OK, deleted, more}
+return {STATUS.OK, deleted, deleted >= limit and 1 or 0}

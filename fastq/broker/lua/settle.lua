@@ -101,6 +101,7 @@ section(2, function(i)
   local message = arg[i + 1]
   local job = head(message)
   later(prefix, job.uid, tonumber(arg[i]), message, now)
+  if job.attempt > 1 then bump(counters, 'retrying', 1) end
   if job.renew then unhold(prefix, worker, job, 'S', tonumber(arg[i]), now) end
   if job.tracked then mark(prefix, job.uid, 'retrying', job.attempt, now, tonumber(arg[i]) - now + 86400000) end
   if job.id ~= '' then call('PEXPIRE', prefix .. 'id:' .. job.id, string.format('%.0f', tonumber(arg[i]) - now + 86400000)) end

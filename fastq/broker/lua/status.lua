@@ -1,12 +1,12 @@
 #!lua flags=allow-oom,no-writes
 -- What is known of a job: its state, and where it can be had the attempt and a time.
 -- KEYS  1 prefix of the queue
--- ARGV  1 uid, or "" · 2 explicit id, or ""
+-- ARGV  1 uid, or "" · 2 explicit id, or "" · 3 lock key, or ""
 -- Returns {OK, uid, state, message or ""}: state is "" when there is no record of the job; the message of a scheduled, retrying
 --         or dead one
 -- @include status
 -- @include holder
-local prefix, uid, id = KEYS[1], ARGV[1], ARGV[2]
+local prefix, uid, id, lock = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
 if uid == '' then uid = holder(prefix, id) end
 if uid == '' then return {STATUS.OK, '', '', ''} end
 local jobs = prefix .. 'jobs'
@@ -17,4 +17,8 @@ if redis.call('ZSCORE', prefix .. 'scheduled', uid) then
 end
 if redis.call('ZSCORE', prefix .. 'dead', uid) then return {STATUS.OK, uid, 'dead', redis.call('HGET', jobs, uid) or ''} end
 local record = redis.call('GET', prefix .. 'job:' .. uid)
-return {STATUS.OK, uid, record and string.match(record, '^%a+') or '', ''}
+if record then return {STATUS.OK, uid, string.match(record, '^%a+'), ''} end
+-- A lock tells of its job for as long as it is the job's own; a start is noted in it by the kinds that ask before they start.
+local value = lock ~= '' and redis.call('GET', prefix .. 'unique:' .. lock) or ''
+if string.sub(value, 1, 16) ~= uid then return {STATUS.OK, uid, '', ''} end
+return {STATUS.OK, uid, string.sub(value, 17, 17) == 'R' and 'running' or 'waiting', ''}

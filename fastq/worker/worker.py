@@ -286,7 +286,10 @@ class Worker:
         for desk in list(self._desks.values()):
             with contextlib.suppress(WorkerFenced):  # it comes back under a new name
                 await desk.ticker.tick()
-        return not await self._fetcher.look() and self._is_idle()
+        await self._fetcher.look()
+        for desk in list(self._desks.values()):
+            await self._fetcher.compare(desk.holding)  # a job may be on its way to us by the read that waits
+        return self._is_idle()
 
     def _is_idle(self) -> bool:
         runner = self._runner
@@ -315,6 +318,8 @@ class Worker:
         self._desks[queue] = desk
         self._holdings.append(desk.holding)
         self._runner.holdings.append(desk.holding)
+        if self._queues is not None:  # one that was left and entered again has its old place
+            self._runner.holdings.sort(key=lambda holding: self.queues.index(holding.keys.queue))
         desk.tasks = [
             self._service(f"settler of {queue}", desk.settler.run),
             self._service(f"starter of {queue}", desk.starter.run),

@@ -3,8 +3,10 @@
 A worker's own interpreter can be held for many seconds, by one regular expression; then its beat must not stop. It must stop when
 the worker does: when it is gone or stopped, or when its event loop has made no step for `WATCHDOG` seconds.
 
-The worker writes lines to the heart's input: its options first (a command line, and a password in it, would be there for all to
-read), then "+ <queue> <worker>" and "- <queue> <worker>" to beat in a queue or no more, "." for a step of the loop. The heart answers "ok" when every queue has taken its beat, and "fenced <queue> <worker>" when one did not.
+The worker writes lines to the heart's input: its options first (a command line, and a password in it, would be there for all
+to read), then "+ <queue> <worker>" and "- <queue> <worker>" to beat in a queue or no more, "." for a step of the loop. The heart
+says "ready" when it has been started, "ok" when every queue has taken its beat, "fenced <queue> <worker>" when one did not know
+it, and "silent <why>" when a beat did not get through.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import os
 import select
 import signal
@@ -27,7 +30,11 @@ from fastq.config import Config
 from fastq.errors import BrokerError
 from fastq.keys import QueueKeys, queue_keys
 
+_log = logging.getLogger("fastq.worker")
+
 WATCHDOG = 300.0
+PAUSE = 0.5  # seconds until a heart that ended is replaced
+TELLS_EVERY = 1.0  # seconds between two complaints
 
 
 class Heart:
@@ -38,6 +45,7 @@ class Heart:
         self._process: asyncio.subprocess.Process | None = None
         self._names: set[tuple[str, str]] = set()
         self.last_beat = time.monotonic()
+        self.ready = asyncio.Event()  # a worker joins no queue before: until the first beat it would look dead
         self.on_fenced: Callable[[str, str], None] = lambda queue, worker: None
 
     @property
@@ -69,8 +77,9 @@ class Heart:
             finally:
                 # Cancelled while the process was being started, it would be left behind half made.
                 await asyncio.wait([starting])
-                await self._end()
-            await asyncio.sleep(0.1)
+                code = await self._end()
+            _log.error("the heart process ended with code %s: another one starts", code)
+            await asyncio.sleep(PAUSE)
 
     async def _start(self) -> None:
         options = {"url": self._config.endpoint().url, "namespace": self._config.namespace, "lease": self._config.lease,
@@ -90,18 +99,23 @@ class Heart:
             what, *rest = line.decode().split()
             if what == "ok":
                 self.last_beat = time.monotonic()
+            elif what == "ready":
+                self.ready.set()
+            elif what == "silent":
+                _log.warning("heart: a beat did not get through: %s", " ".join(rest))
             elif what == "fenced":
                 self.on_fenced(*rest)
 
-    async def _end(self) -> None:
+    async def _end(self) -> int | None:
         process, self._process = self._process, None
         if process is None:
-            return
+            return None
         assert process.stdin is not None
         process.stdin.close()
         with contextlib.suppress(ProcessLookupError):
             process.kill()
         await process.communicate()  # also waits for its pipes, which the event loop could not close after itself
+        return process.returncode
 
     def _write(self, line: str) -> None:
         process = self._process
@@ -128,10 +142,12 @@ class _Beats:
         self._period = min(1.0, options["lease"] / 5)
         self._names: dict[str, list[str]] = {}
         self._stepped = time.monotonic()
+        self._told = 0.0  # when it last complained
         self._rest = b""
 
     def run(self) -> None:
         """Beat until the worker has gone."""
+        os.write(1, b"ready\n")
         due = time.monotonic()
         while True:
             ready, _, _ = select.select([0], [], [], max(0.0, due - time.monotonic()))
@@ -163,12 +179,19 @@ class _Beats:
                 continue
             try:
                 known = self._broker.call(requests.beat(self._keys(queue), [name.encode() for name in workers]))
-            except BrokerError:
+            except BrokerError as error:
+                self._complain(error)
                 return  # the worker hears no "ok"; it knows what that means
             fenced = [name for name, alive in zip(workers, known, strict=True) if not alive]
             answers += [f"fenced {queue} {name}\n" for name in fenced]
             self._names[queue] = [name for name in workers if name not in fenced]
         os.write(1, "".join([*answers, "ok\n"]).encode())
+
+    def _complain(self, error: BrokerError) -> None:
+        now = time.monotonic()
+        if now - self._told > TELLS_EVERY:
+            self._told = now
+            os.write(1, f"silent {' '.join(str(error).split())}\n".encode())
 
     def _keys(self, queue: str) -> QueueKeys:
         return queue_keys(self._namespace, queue)

@@ -30,6 +30,7 @@ from fastq.worker.settler import FOR_EVER, Settler
 from fastq.worker.starter import Starter
 from fastq.worker.threads import Threads
 from fastq.worker.ticker import Ticker
+from fastq.worker.watch import Watch
 from fastq_ext.holding import Holding
 from fastq_ext.runner import Run, Runner, Slot
 
@@ -146,7 +147,7 @@ class Worker:
             may_start=lambda: self._heart.well,
         )
         self._deadlines = Deadlines(self._runner, self._executor.failed, lambda run: self._replace_slot(run.slot))
-        with _signals(loop, self.stop):
+        with _signals(loop, self.stop), Watch(loop, self._runner):
             try:
                 await self._serve()
             finally:
@@ -165,6 +166,7 @@ class Worker:
             services.append(self._service("heart", self._heart.run))
             for warning in await self._calls.call(health()):
                 _log.warning("%s", warning)
+            await self._heart.ready.wait()
             # One name in all queues, so that one read can wait for jobs of any of them.
             token = secrets.token_hex(4)
             for queue in queues:

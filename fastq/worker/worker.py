@@ -184,6 +184,7 @@ class Worker:
             _log.info("worker %s serves %s with %d slots", self._name, ", ".join(queues), self._concurrency)
             assert self._ending is not None
             await self._ending.wait()
+            _log.info("worker %s ends: it fetches no more", self._name)
             self._fetcher.stop()
             while not fetching.done():
                 self._waits.close()  # ends a wait for jobs; one whose connection is just being made needs another try

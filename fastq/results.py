@@ -51,6 +51,10 @@ def wait(keys: QueueKeys, uid: bytes, job_id: str | None, timeout: float | None)
         if kept is not None and kept.value is not None:
             return _decode(kept.value)
         known = yield requests.status(keys, uid)
+        if kept is None and known.state == "succeeded":
+            kept = yield requests.result(keys, uid, seconds=0)  # it may have come between the two looks
+            if kept is not None and kept.value is not None:
+                return _decode(kept.value)
         if kept is not None or known.state not in _OPEN:
             raise _no_result(uid, known.state or (kept.state if kept else ""), known.message)
         if known.message and not Message(known.message).tracked:

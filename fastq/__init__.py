@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fastq.app import FastQ
+    from fastq.config import DeadBounds
     from fastq.current import CurrentJob, current_job
     from fastq.dead import DeadJob, ReplayRefusal, ReplayResult
     from fastq.errors import (
@@ -47,6 +48,7 @@ __version__ = "0.1.0"
 
 _HOME = {
     "app": ("FastQ",),
+    "config": ("DeadBounds",),
     "current": ("CurrentJob", "current_job"),
     "dead": ("DeadJob", "ReplayRefusal", "ReplayResult"),
     "errors": (
@@ -84,6 +86,7 @@ __all__ = [
     "ConfigError",
     "Conflict",
     "CurrentJob",
+    "DeadBounds",
     "DeadJob",
     "Drop",
     "Duplicate",

@@ -11,7 +11,7 @@ from fastq import results
 from fastq.broker import requests
 from fastq.broker.broker import Broker
 from fastq.codec import PayloadDecoder
-from fastq.config import DEFAULT_QUEUE, Config, check_name, check_seconds, check_task_name
+from fastq.config import DEFAULT_QUEUE, Config, DeadBounds, check_name, check_seconds, check_task_name
 from fastq.errors import ConfigError
 from fastq.job import BulkResult, Job, uid_bytes
 from fastq.keys import QueueKeys, queue_keys
@@ -78,7 +78,8 @@ class FastQ:
     `url` None: $FASTQ_URL, else redis://localhost:6379/0; it is read, and a connection made, at first use. One FastQ
     serves any number of threads, event loops and forked children. `include` names modules that have more tasks, for the
     worker to import. `lease` is in seconds: after so long without a sign of life a worker counts as dead. `max_queue`
-    bounds the jobs that wait in a queue, `max_payload` the bytes of a message. `validate` checks each call against the
+    bounds the jobs that wait in a queue, `max_payload` the bytes of a message, `max_crashes` the workers that may die
+    with a job in hand before it counts as dead, `max_dead` the dead jobs that a queue keeps. `validate` checks each call against the
     task's annotations. `redis_options` go to the Redis client. Raises ConfigError.
 
     >>> app = FastQ("redis://localhost:6379/0", namespace="shop")
@@ -96,6 +97,7 @@ class FastQ:
         max_queue: int | None = None,
         max_payload: int = 1 << 20,
         max_crashes: int = 3,
+        max_dead: DeadBounds = DeadBounds(),  # noqa: B008  # frozen
         validate: bool = False,
         redis_options: Mapping[str, Any] | None = None,
     ) -> None:
@@ -109,6 +111,7 @@ class FastQ:
             max_queue=max_queue,
             max_payload=max_payload,
             max_crashes=max_crashes,
+            max_dead=max_dead,
             validate=validate,
             redis_options=dict(redis_options or {}),
         )

@@ -179,11 +179,32 @@ def _database(path: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
+class DeadBounds:
+    """How many dead jobs a queue keeps: in number, in bytes of their messages, and for how long (seconds or a timedelta).
+
+    Beyond any of them the oldest are deleted, which frees their locks and ids. Raises ConfigError.
+
+    >>> DeadBounds(age=timedelta(days=7)).age
+    604800.0
+    """
+
+    jobs: int = 100_000
+    size: int = 256 << 20
+    age: float = 90 * 86_400.0
+
+    def __post_init__(self) -> None:
+        check_count("jobs", self.jobs)
+        check_count("size", self.size, most=2**53)
+        object.__setattr__(self, "age", check_seconds("age", self.age))
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """The settings of one FastQ; checked when made, raises ConfigError.
 
     `url` None means $FASTQ_URL, else `redis://localhost:6379/0`, read at first use. `lease` is in seconds,
-    `max_payload` in bytes; `max_queue` bounds the jobs that wait in a queue (None: no bound).
+    `max_payload` in bytes; `max_queue` bounds the jobs that wait in a queue (None: no bound), `max_dead` the dead
+    jobs that it keeps.
     """
 
     url: str | None = field(default=None, repr=False)
@@ -193,6 +214,7 @@ class Config:
     max_queue: int | None = None
     max_payload: int = 1 << 20
     max_crashes: int = 3
+    max_dead: DeadBounds = DeadBounds()
     validate: bool = False
     redis_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
@@ -208,6 +230,8 @@ class Config:
             check_count("max_queue", self.max_queue, least=1)
         check_count("max_payload", self.max_payload, least=1, most=1 << 20)
         check_count("max_crashes", self.max_crashes, least=1, most=255)
+        if not isinstance(self.max_dead, DeadBounds):
+            raise ConfigError(f"max_dead={self.max_dead!r}: give DeadBounds(jobs=..., size=..., age=...)")
 
     def endpoint(self) -> Endpoint:
         """The server to use, as of now. Raises ConfigError for a bad $FASTQ_URL."""

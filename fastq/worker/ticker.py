@@ -14,9 +14,6 @@ from fastq_ext.holding import Holding
 _log = logging.getLogger("fastq.worker")
 
 MOST_MOVED = 200  # jobs or entries in one call
-MOST_DEAD = 100_000
-MOST_DEAD_BYTES = 256 << 20
-DEAD_MS = 90 * 86_400_000
 COMPARE_EVERY = 10  # ticks
 
 
@@ -78,15 +75,16 @@ class Ticker:
         return tick
 
     def _request(self) -> requests.Request[requests.Tick]:
+        bounds = self._config.max_dead
         return requests.tick(
             self._holding.keys,
             self._holding.worker,
             lease_ms=round(self._config.lease * 1000),
             limit=MOST_MOVED,
             max_crashes=self._config.max_crashes,
-            dead_jobs=MOST_DEAD,
-            dead_bytes=MOST_DEAD_BYTES,
-            dead_ms=DEAD_MS,
+            dead_jobs=bounds.jobs,
+            dead_bytes=bounds.size,
+            dead_ms=round(bounds.age * 1000),
         )
 
     def _tell(self, tick: requests.Tick) -> None:

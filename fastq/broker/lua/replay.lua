@@ -39,12 +39,18 @@ local function anew(message, job)
   return sub(fresh, 1, at - 1) .. struct.pack('<I8', now + job.expires - (job.due or job.enqueued)) .. sub(fresh, at + 8)
 end
 
+-- The bytes that the worker packed as [[bytes], {}], behind a head of 2, 3 or 5 bytes, when it buried what it could not read.
+local function unpacked(message, job)
+  local at = 49 + #job.task + 2
+  return sub(message, at + 1 + 2 ^ (string.byte(message, at) - 0xC4), -2)
+end
+
 local function replay(message, job, uid)
   if struct.unpack('<I4', message) ~= #message - 4 then
     -- Among others in a frame it would keep those behind it from being read.
     call('XADD', stream, '*', 'f', message)
   elseif job.task == 'fastq:unreadable' then
-    call('XADD', stream, '*', 'f', cmsgpack.unpack(sub(message, 49 + #job.task))[1][1])
+    call('XADD', stream, '*', 'f', unpacked(message, job))
   else
     messages[#messages + 1] = anew(message, job)
   end

@@ -28,7 +28,7 @@ class Broker:
         self.config = config
         self.opener = Opener(config)
         self.clock = Clock()
-        self._sync = self._new_sync()
+        self._sync = self.new_sync_client()
         self._async: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncClient] = weakref.WeakKeyDictionary()
         self._waiting: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, list[AsyncClient]] = weakref.WeakKeyDictionary()
         _ALL.add(self)
@@ -120,8 +120,9 @@ class Broker:
         """A connection of its own for the running event loop."""
         return AsyncClient(self.opener, self.clock, self.new_lane, timeout, patience)
 
-    def _new_sync(self) -> SyncClient:
-        return SyncClient(self.opener, self.clock, self.new_lane, CALL_TIMEOUT, PATIENCE)
+    def new_sync_client(self, timeout: float = CALL_TIMEOUT, patience: float = PATIENCE) -> SyncClient:
+        """A pool of blocking connections of its own."""
+        return SyncClient(self.opener, self.clock, self.new_lane, timeout, patience)
 
     def _loop_client(self) -> AsyncClient:
         loop = asyncio.get_running_loop()
@@ -142,7 +143,7 @@ class Broker:
     def _after_fork(self) -> None:
         # The parent goes on using its sockets: the child lets go of them and connects anew.
         self._sync.abandon()
-        self._sync = self._new_sync()
+        self._sync = self.new_sync_client()
         # Kept from being collected: closing them would disturb the parent's event loop.
         _INHERITED.append((self._async, self._waiting))
         self._async, self._waiting = weakref.WeakKeyDictionary(), weakref.WeakKeyDictionary()

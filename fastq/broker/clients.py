@@ -3,13 +3,14 @@
 import asyncio
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 import hiredis
 import redis
 
 from fastq.broker.opening import Opener, check_version
-from fastq.broker.requests import Request, pack_command
+from fastq.broker.requests import NOW, Request, pack_command
 from fastq.broker.talk import Talk
 from fastq.broker.wire import AsyncWire, SyncWire, WireLost
 from fastq.errors import BrokerError
@@ -36,16 +37,24 @@ class Lane:
 
 
 class Clock:
-    """The server's clock, as an offset to ours that is measured at each connect."""
+    """The server's clock, as an offset to ours that is measured at each connect. The test kit puts it forward by `shift_ms`."""
 
-    __slots__ = ("offset_ms",)
+    __slots__ = ("offset_ms", "shift_ms")
 
     def __init__(self) -> None:
         self.offset_ms: int | None = None
+        self.shift_ms = 0
 
     def now_ms(self) -> int:
         """Milliseconds since the epoch on the server."""
-        return time.time_ns() // 1_000_000 + (self.offset_ms or 0)
+        return time.time_ns() // 1_000_000 + (self.offset_ms or 0) + self.shift_ms
+
+    def stamp(self, request: Request[T]) -> Request[T]:
+        """The request as it is sent: with the time, if the server's own would be another."""
+        if not self.shift_ms or request.script is None:
+            return request
+        now_ms = self.now_ms()
+        return replace(request, args=tuple(now_ms if arg is NOW else arg for arg in request.args))
 
     def greet(self, answers: list[Any], sent_ns: int) -> None:
         """Read the answers to the greeting of a new connection. Raises BrokerError for a server that is too old."""
@@ -132,8 +141,12 @@ class SyncClient:
             seat = self._idle.pop()
         except IndexError:
             seat = _Seat(self._new_lane())
+        # The server may have closed it meanwhile (a restart, its `timeout`); a call that cannot be repeated must not be the
+        # one that finds out.
+        if not request.repeatable and seat.wire is not None and seat.wire.ended():
+            seat.drop()
         number = seat.lane.next() if request.laned else 0
-        return seat, Talk(request, self._opener.shown, self._patience, seat.lane.id, number)
+        return seat, Talk(self._clock.stamp(request), self._opener.shown, self._patience, seat.lane.id, number)
 
     def _finish(self, seat: _Seat, request: Request[T], talk: Talk[T], *, sent: bool) -> T:
         replies = request.replies
@@ -206,7 +219,7 @@ class AsyncClient:
         if request.laned:
             lane = self._lanes.pop() if self._lanes else self._new_lane()
         talk = Talk(
-            request,
+            self._clock.stamp(request),
             self._opener.shown,
             self._patience if patience is None else patience,
             lane.id if lane else b"",

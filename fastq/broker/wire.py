@@ -6,6 +6,7 @@ the order of the calls, and a caller that is cancelled leaves its place in that 
 
 import asyncio
 import contextlib
+import select
 import socket
 import time
 from collections import deque
@@ -39,6 +40,12 @@ class SyncWire:
             self._socket.sendall(data)
         except OSError as error:
             raise WireLost(f"the connection broke while sending: {error}") from error
+
+    def ended(self) -> bool:
+        """Whether the server has closed the connection. For one without a call on its way."""
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        return bool(poll.poll(0))
 
     def wait_longer(self, seconds: float) -> None:
         """Let the server block for so long before its silence counts; 0: not at all."""

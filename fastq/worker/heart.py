@@ -135,9 +135,9 @@ class _Beats:
 
     def __init__(self, options: dict[str, Any]) -> None:
         self._worker_pid = options["pid"]
-        self._broker = Broker(
-            Config(options["url"], options["namespace"], lease=options["lease"], redis_options=options["redis_options"])
-        )
+        config = Config(options["url"], options["namespace"], lease=options["lease"], redis_options=options["redis_options"])
+        # A connection that died unheard has to be noticed, and replaced, well within the lease.
+        self._client = Broker(config).new_sync_client(timeout=config.lease / 3, patience=config.lease / 3)
         self._namespace = options["namespace"]
         self._period = min(1.0, options["lease"] / 5)
         self._names: dict[str, list[str]] = {}
@@ -178,7 +178,7 @@ class _Beats:
             if not workers:
                 continue
             try:
-                known = self._broker.call(requests.beat(self._keys(queue), [name.encode() for name in workers]))
+                known = self._client.call(requests.beat(self._keys(queue), [name.encode() for name in workers]))
             except BrokerError as error:
                 self._complain(error)
                 return  # the worker hears no "ok"; it knows what that means

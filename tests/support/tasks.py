@@ -6,11 +6,13 @@ with worker(app, concurrency=4) as child: ...
 """
 
 import asyncio
+import json
 import logging
 import os
 import signal
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -124,17 +126,29 @@ run(**json.loads(sys.argv[1]))
 """
 
 
-def run(url: str, namespace: str, app: Mapping[str, Any], worker: Mapping[str, Any]) -> None:
+def run(url: str, namespace: str, app: Mapping[str, Any], worker: Mapping[str, Any], call_timeout: float | None) -> None:
     """What a worker process does."""
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
-    build(url, namespace, **app).worker(**worker).run()
+    made = build(url, namespace, **app)
+    if call_timeout is not None:
+        made.broker.new_client = partial(made.broker.new_client, timeout=call_timeout)  # type: ignore[method-assign]
+    made.worker(**worker).run()
     # Threads that are still in a job would hold up the interpreter's own end.
     os._exit(0)
 
 
-def start(url: str, namespace: str, ledger: Ledger, *, app: Mapping[str, Any] | None = None, **worker: Any) -> process.Child:
-    """A worker process; it serves when its line "serves" comes. `app`: options of `build`, `worker`: of `app.worker`."""
-    import json
+def start(
+    url: str,
+    namespace: str,
+    ledger: Ledger,
+    *,
+    app: Mapping[str, Any] | None = None,
+    call_timeout: float | None = None,
+    **worker: Any,
+) -> process.Child:
+    """A worker process; it serves when its line "serves" comes.
 
-    arguments = {"url": url, "namespace": namespace, "app": app or {}, "worker": worker}
+    `app`: options of `build`, `worker`: of `app.worker`; `call_timeout`: seconds after which a silent connection is dead.
+    """
+    arguments = {"url": url, "namespace": namespace, "app": app or {}, "worker": worker, "call_timeout": call_timeout}
     return process.script(_WORKER, json.dumps(arguments), env=ledger.environment)

@@ -60,11 +60,14 @@ def test_timeouts_of_its_own_task_groups_and_the_current_task_work_in_a_job(benc
         async with asyncio.TaskGroup() as group:
             ones = [group.create_task(asyncio.sleep(0.001, number + i)) for i in range(3)]
         with pytest.raises(ExceptionGroup):
-            async with asyncio.TaskGroup() as group:
-                group.create_task(asyncio.sleep(5))
-                group.create_task(fail_soon())
+            await fail_together()
         assert asyncio.current_task() is task
         return str(sum(one.result() for one in ones))
+
+    async def fail_together() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(asyncio.sleep(5))
+            group.create_task(fail_soon())
 
     async def fail_soon() -> None:
         await asyncio.sleep(0)

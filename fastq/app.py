@@ -5,7 +5,7 @@ import importlib
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from datetime import timedelta
 from types import MappingProxyType, TracebackType
-from typing import Any, ParamSpec, Self, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, Unpack, cast, overload
 
 from fastq import results
 from fastq.broker import requests
@@ -21,6 +21,9 @@ from fastq.producer import Producer
 from fastq.queues import Queue
 from fastq.route import Route
 from fastq.task import BoundTask, PreparedCall, Target, Task, TaskOptions
+
+if TYPE_CHECKING:
+    from fastq.testing import Testing
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -117,7 +120,7 @@ class FastQ:
         )
         self.broker = Broker(self.config)
         self.producer = Producer(self.config, self.broker, self)
-        self.locks = Locks(self.broker, self._route_of)
+        self.move(self.config, self.broker)
         self._tasks: dict[str, Task[Any, Any]] = {}
         self._by_name = NamedCalls(self, {})
 
@@ -237,6 +240,16 @@ class FastQ:
         # The one look upwards (docs/architecture.md, "Layers"): whoever only enqueues loads no worker.
         return importlib.import_module("fastq.worker.worker").Worker(self, **options)
 
+    def testing(self) -> Testing:
+        """This program under test: `with app.testing() as t`, or `async with`; see `fastq.testing`."""
+        return cast("Testing", importlib.import_module("fastq.testing").Testing(self))
+
+    def move(self, config: Config, broker: Broker) -> None:
+        """Be there from now on; the test kit moves a program to a place of its own and back."""
+        self.config, self.broker = config, broker
+        self.producer.move(config, broker)
+        self.locks = Locks(broker, self._route_of)
+
     # --- close
 
     def close(self) -> None:
@@ -278,7 +291,7 @@ class FastQ:
         return task
 
     def _route_of(self, task: BoundTask[Any] | str) -> Route:
-        return self._by_name.route(task) if isinstance(task, str) else cast(Route, task.route)
+        return self.producer.here(self._by_name.route(task) if isinstance(task, str) else cast(Route, task.route))
 
     def _decoder_of(self, task: str) -> PayloadDecoder | None:
         known = self._tasks.get(task)

@@ -83,11 +83,15 @@ class Gathering:
 
 
 class Bulk:
-    """One bulk enqueue. `route` None: every item is a prepared call."""
+    """One bulk enqueue, of `most` jobs a call. `route` None: every item is a prepared call. `here`: see `Producer.here`."""
 
-    def __init__(self, route: Route | None, *, handles: bool, clock: Callable[[], int]) -> None:
+    def __init__(
+        self, route: Route | None, *, handles: bool, clock: Callable[[], int], here: Callable[[Route], Route], most: int
+    ) -> None:
         self._route = route
         self._clock = clock
+        self._here = here
+        self._most = most
         self._packer = Packer()
         self._one_by_one = route is None or not route.packable
         self._next = 0  # the index of the next item
@@ -155,7 +159,7 @@ class Bulk:
         """Pack items of one kind into frames; returns those that are to be encoded one by one."""
         route = cast(Route, self._route)
         uids = self._handles.uids if self._handles is not None else None
-        jobs, prefix = CALL_COST // route.cost, route.keys.unique(b"")
+        jobs, prefix = min(CALL_COST // route.cost, self._most), route.keys.unique(b"")
         while True:
             now_ms = self._clock()
             packed = self._packer.pack(route.template, items, now_ms, jobs, CALL_BYTES, route.key_of, uids, prefix)
@@ -194,13 +198,13 @@ class Bulk:
             if self._handles is not None:
                 self._handles.add(job.uid, route.queue, route.job_id)
             self._next += 1
-            if gathering.full:
+            if gathering.full or len(gathering.indexes) >= self._most:
                 yield self._sent(gathering.take())
 
     def _call(self, item: Any) -> tuple[Route, tuple[Any, ...], dict[str, Any]]:
         """What an item stands for. Raises PayloadError for anything but a tuple, a dict or a prepared call."""
         if type(item) is PreparedCall:
-            return item.route, item.args, item.kwargs
+            return self._here(item.route), item.args, item.kwargs
         if self._route is not None:
             if type(item) is tuple:
                 return self._route, item, {}

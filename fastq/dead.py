@@ -254,7 +254,7 @@ class DeadJobs:
             )  # fmt: skip
         error = _last_error(message)
         unreadable = message.task == UNREADABLE
-        args, kwargs = self._arguments(message)
+        args, kwargs = read_arguments(message, self._decoder_of(message.task))
         return DeadJob(
             task=message.task,
             args=None if unreadable else args,
@@ -272,18 +272,22 @@ class DeadJobs:
             **facts,
         )
 
-    def _arguments(self, message: Message) -> tuple[tuple[Any, ...] | None, dict[str, Any] | None]:
-        decoder = self._decoder_of(message.task)
-        if decoder is not None:
-            try:
-                return decoder.decode(message.payload)
-            except PayloadError:
-                pass  # that may be why it is dead: show what there is
+
+Arguments: TypeAlias = tuple[tuple[Any, ...] | None, dict[str, Any] | None]
+
+
+def read_arguments(message: Message, decoder: PayloadDecoder | None) -> Arguments:
+    """The arguments of a job by its task's decoder; where they do not fit it, or there is none, as msgpack has them."""
+    if decoder is not None:
         try:
-            args, kwargs = _decode(message.payload)
-            return tuple(args), dict(kwargs)
-        except (ValueError, TypeError, msgspec.MsgspecError, RecursionError):
-            return None, None
+            return decoder.decode(message.payload)
+        except PayloadError:
+            pass  # that may be why it is dead: show what there is
+    try:
+        args, kwargs = _decode(message.payload)
+        return tuple(args), dict(kwargs)
+    except (ValueError, TypeError, msgspec.MsgspecError, RecursionError):
+        return None, None
 
 
 def _last_error(message: Message) -> dict[str, Any]:

@@ -30,13 +30,27 @@ class Producer:
     """The one way into the queues, from any thread, event loop or forked child."""
 
     def __init__(self, config: Config, broker: Broker, reader: JobReader) -> None:
+        self._reader = reader
+        self._warned_of_loop = False
+        self.move(config, broker)
+
+    def move(self, config: Config, broker: Broker) -> None:
+        """Enqueue there from now on; the test kit moves a program to a place of its own and back."""
         self._config = config
         self._broker = broker
-        self._reader = reader
         self._max_queue = config.max_queue
         self._mergers: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Merger] = weakref.WeakKeyDictionary()
         self._noted: dict[str, int] = {}  # queue -> when it has to be noted again
-        self._warned_of_loop = False
+        self._moved: dict[Route, Route] = {}
+
+    def here(self, route: Route) -> Route:
+        """The route as it goes now: tasks and prepared calls keep the one that was made where the producer was then."""
+        if route.config is self._config:
+            return route
+        found = self._moved.get(route)
+        if found is None:
+            found = self._moved[route] = Route(self._config, route.target, route.options)
+        return found
 
     def route(self, target: Target, options: Options) -> Route:
         """What all calls with this target and these options share. Raises UniqueConfigError."""
@@ -45,12 +59,14 @@ class Producer:
     def enqueue(self, route: Route, args: Args, kwargs: Kwargs) -> Job:
         """Enqueue one job. Raises PayloadError, AlreadyEnqueued, QueueFull, BrokerError."""
         self._mind_the_loop()
+        route = self.here(route)
         now_ms = self._broker.now_ms()
         job = route.encode(args, kwargs, now_ms)
         return self._send(route, job, now_ms)
 
     async def aenqueue(self, route: Route, args: Args, kwargs: Kwargs) -> Job:
         """Enqueue one job, in one call with what else this event loop enqueues now. Raises as `enqueue` does."""
+        route = self.here(route)
         now_ms = await self._broker.anow_ms()
         job = route.encode(args, kwargs, now_ms)
         return await self._asend(route, job, now_ms)
@@ -151,7 +167,8 @@ class Producer:
     def _bulk(self, route: Route | None, handles: bool, clock: Callable[[], int]) -> Bulk:
         if route is not None and route.job_id is not None:
             raise ConfigError("job_id= is for one job: prepare() each call with its own, and enqueue these")
-        return Bulk(route, handles=handles, clock=clock)
+        most = min(CALL_COST, self._max_queue or CALL_COST)  # a larger call would never find room
+        return Bulk(route and self.here(route), handles=handles, clock=clock, here=self.here, most=most)
 
     def _note(self, keys: QueueKeys) -> None:
         if (request := self._note_due(keys)) is not None:

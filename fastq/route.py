@@ -50,14 +50,17 @@ class Route:
         "_max_wait_ms",
         "_signature",
         "_track_ms",
+        "config",
         "cost",
         "job_id",
         "key_of",
         "keys",
         "laned",
         "lock_ttl_ms",
+        "options",
         "packable",
         "queue",
+        "target",
         "task",
         "template",
         "validate",
@@ -66,6 +69,7 @@ class Route:
     def __init__(self, config: Config, target: Target, options: Options) -> None:
         unique = options.unique
         tracked = target.tracked or bool(options.job_id)
+        self.config, self.target, self.options = config, target, options
         self.task = target.name
         self.queue = options.queue
         self.keys = queue_keys(config.namespace, options.queue)

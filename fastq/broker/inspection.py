@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from fastq.broker.requests import Request
 from fastq.broker.scripts import load
-from fastq.keys import GROUP, QueueKeys
+from fastq.keys import GROUP, QueueKeys, queues_key
 
 ENTRIES_LOOKED_INTO = 1000
 KEYS_AT_ONCE = 1000  # looked at, or deleted, by one call
@@ -77,6 +77,47 @@ def beats(keys: QueueKeys) -> Request[list[tuple[bytes, float]]]:
 def workers(keys: QueueKeys) -> Request[list[bytes]]:
     """The names of a queue's workers, also of those that are being taken out."""
     return Request(list, commands=((b"ZRANGE", keys.consumers, 0, -1),))
+
+
+class Messages(NamedTuple):
+    """Everything that stands in a queue, as it is; scheduled and dead with their time in ms."""
+
+    frames: list[bytes]
+    scheduled: list[tuple[bytes, float]]
+    dead: list[tuple[bytes, float]]
+
+
+def messages(keys: QueueKeys) -> Request[Messages]:
+    """Read a whole queue, however large it is: for tests."""
+    streams = ((b"XRANGE", key, b"-", b"+") for key in (keys.suspects, keys.front, keys.stream))
+    scored = ((b"ZRANGE", key, 0, -1, b"WITHSCORES") for key in (keys.scheduled, keys.dead))
+
+    def read(replies: Sequence[Any]) -> Messages:
+        frames = [fields[1] for entries in replies[:3] for _, fields in entries if fields[0] == b"f"]
+        bodies = dict(zip(replies[5][::2], replies[5][1::2], strict=True))
+        scheduled, dead = (
+            [(bodies[uid], float(ms)) for uid, ms in zip(flat[::2], flat[1::2], strict=True) if uid in bodies]
+            for flat in replies[3:5]
+        )
+        return Messages(frames, scheduled, dead)
+
+    return Request(read, commands=(*streams, *scored, (b"HGETALL", keys.jobs)))
+
+
+def queues(namespace: str) -> Request[list[str]]:
+    """The names of all queues that were ever used."""
+    command = (b"ZRANGE", queues_key(namespace), 0, -1)
+    return Request(lambda reply: [name.decode() for name in reply], commands=(command,))
+
+
+def ttls(keys: Sequence[bytes]) -> Request[list[int]]:
+    """How many ms each of these keys has to live; negative for one without an end."""
+    return Request(lambda reply: list(reply) if len(keys) > 1 else [int(reply)], commands=tuple((b"PTTL", key) for key in keys))
+
+
+def expire(ends: Sequence[tuple[bytes, int]]) -> Request[None]:
+    """Let each key live so many ms; 0 or less deletes it."""
+    return Request(lambda reply: None, commands=tuple((b"PEXPIRE", key, ms) for key, ms in ends))
 
 
 def some_keys(namespace: str, cursor: int = 0) -> Request[tuple[int, list[bytes]]]:

@@ -19,6 +19,13 @@ Arg = bytes | str | int | float
 pack_command: Callable[[tuple[Any, ...]], bytes] = hiredis.pack_command  # its stub knows tuples of one only
 
 _STATES = {b"W": "waiting", b"S": "scheduled", b"R": "running", b"": "waiting"}
+
+
+class _Now(bytes):
+    """Lets a script take the server's time."""
+
+
+NOW: Arg = _Now()  # a shifted clock (the test kit's) puts a time in its place
 LANE, NUMBER = b"", b"0"  # the first two arguments of a call without a lane
 
 
@@ -101,7 +108,7 @@ def single(
 
 
 def enqueue(
-    keys: QueueKeys, groups: Iterable[Sequence[Arg]], jobs: int, *, laned: bool, max_queue: int | None = None, now: Arg = b""
+    keys: QueueKeys, groups: Iterable[Sequence[Arg]], jobs: int, *, laned: bool, max_queue: int | None = None, now: Arg = NOW
 ) -> Request[list[Refusal]]:
     """Add jobs. `laned` makes the call repeatable; without it a lost reply leaves the outcome unknown. Reads: QueueFull."""
     args: list[Arg] = [] if laned else [LANE, NUMBER]
@@ -182,7 +189,7 @@ def status(keys: QueueKeys, uid: bytes, job_id: str = "", lock_key: bytes = b"")
     return Request(lambda reply: Known(reply[1], reply[2].decode(), reply[3]), args, load("status"), keys.prefix)
 
 
-def cancel(keys: QueueKeys, uid: bytes, job_id: str = "", *, now: Arg = b"") -> Request[bool]:
+def cancel(keys: QueueKeys, uid: bytes, job_id: str = "", *, now: Arg = NOW) -> Request[bool]:
     """Ask that a job does not run. Reads: whether it is certain that it will not start any more."""
     return Request(lambda reply: reply[0] == Status.OK and bool(reply[1]), (uid, job_id, now), load("cancel"), keys.prefix)
 
@@ -247,7 +254,7 @@ def dead_count(keys: QueueKeys) -> Request[int]:
     return Request(int, commands=((b"ZCARD", keys.dead),))
 
 
-def replay(keys: QueueKeys, uids: Sequence[bytes], *, now: Arg = b"") -> Request[list[int]]:
+def replay(keys: QueueKeys, uids: Sequence[bytes], *, now: Arg = NOW) -> Request[list[int]]:
     """Enqueue dead jobs again, at most 200. Reads: for each 1 replayed, 0 not dead, 2 its lock is held, 3 its id is in use.
 
     Fewer answers than jobs: the others are for the next call.
@@ -255,12 +262,12 @@ def replay(keys: QueueKeys, uids: Sequence[bytes], *, now: Arg = b"") -> Request
     return Request(lambda reply: list(reply[1]), (now, *uids), load("replay"), keys.prefix)
 
 
-def delete(keys: QueueKeys, uids: Sequence[bytes], *, now: Arg = b"") -> Request[tuple[int, int]]:
+def delete(keys: QueueKeys, uids: Sequence[bytes], *, now: Arg = NOW) -> Request[tuple[int, int]]:
     """Delete dead jobs, at most 200. Reads: how many were deleted, and how many looked at: the others are for later."""
     return Request(lambda reply: (int(reply[1]), int(reply[2])), (now, *uids), load("delete"), keys.prefix)
 
 
-def purge(keys: QueueKeys, *, limit: int = 500, now: Arg = b"") -> Request[tuple[int, bool]]:
+def purge(keys: QueueKeys, *, limit: int = 500, now: Arg = NOW) -> Request[tuple[int, bool]]:
     """Delete some of the jobs that wait or are scheduled. Reads: how many, and whether to call again."""
     return Request(lambda reply: (int(reply[1]), bool(reply[2])), (now, limit), load("purge"), keys.prefix)
 
@@ -278,18 +285,18 @@ def resume(keys: QueueKeys) -> Request[bool]:
 # --- workers
 
 
-def join(keys: QueueKeys, worker: bytes, now: Arg = b"") -> Request[int]:
+def join(keys: QueueKeys, worker: bytes, now: Arg = NOW) -> Request[int]:
     """Enter a worker. Reads: jobs added anew because the group had been lost."""
     return Request(lambda reply: int(reply[1]), (worker, now), load("join"), keys.prefix)
 
 
-def beat(keys: QueueKeys, workers: Sequence[bytes], now: Arg = b"") -> Request[list[bool]]:
+def beat(keys: QueueKeys, workers: Sequence[bytes], now: Arg = NOW) -> Request[list[bool]]:
     """Tell that workers live. Reads: for each whether the queue still knows it."""
     return Request(lambda reply: [bool(known) for known in reply[1]], (now, *workers), load("beat"), keys.prefix)
 
 
 def leave(
-    keys: QueueKeys, worker: bytes, *, died: bool, limit: int = 200, max_crashes: int = 3, now: Arg = b""
+    keys: QueueKeys, worker: bytes, *, died: bool, limit: int = 200, max_crashes: int = 3, now: Arg = NOW
 ) -> Request[tuple[int, bool]]:
     """Take a worker out and bring back what it holds. Reads: jobs brought back, and whether to call again."""
     args = (worker, now, int(died), limit, max_crashes)
@@ -318,7 +325,7 @@ def tick(
     dead_jobs: int,
     dead_bytes: int,
     dead_ms: int,
-    now: Arg = b"",
+    now: Arg = NOW,
 ) -> Request[Tick]:
     """Promote, judge, prune. Reads: WorkerFenced. A repeat after a lost reply only looks again."""
 
@@ -348,7 +355,7 @@ def start(
     *,
     track_ms: int,
     lease_ms: int,
-    now: Arg = b"",
+    now: Arg = NOW,
 ) -> Request[list[tuple[str, bytes | None]]]:
     """Ask whether jobs may start. Reads: for each a letter (lua/start.lua) and, for "n", the message whose arguments it gets.
 
@@ -366,7 +373,7 @@ def start(
     return Request(read, args, load("start"), keys.prefix)
 
 
-def settle(keys: QueueKeys, worker: bytes, number: int, args: Sequence[Arg], *, now: Arg = b"") -> Request[int]:
+def settle(keys: QueueKeys, worker: bytes, number: int, args: Sequence[Arg], *, now: Arg = NOW) -> Request[int]:
     """End the turns of a batch. `args`: jobs handed out, then the sections of lua/settle.lua. Reads: locks lost; WorkerFenced."""
 
     def read(reply: Any) -> int:

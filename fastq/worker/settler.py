@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 
 from fastq.broker import requests
@@ -29,6 +30,7 @@ class Settler:
         self._kept: Report | None = None  # taken from the holding, and not settled yet
         self._touched = asyncio.Event()
         self._ending = False
+        self.on_settled: Callable[[Report], None] = lambda report: None  # for the test kit
 
     def touch(self) -> None:
         """There is something to report."""
@@ -62,6 +64,7 @@ class Settler:
                 return False
             self._kept = Report(*taken)
         await self._settle(self._kept)
+        self.on_settled(self._kept)
         self._holding.settled(self._kept.finished)
         self._kept = None
         return True

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from fastq.broker import requests
 from fastq.broker.health import health
 from fastq.broker.requests import WorkerFenced
+from fastq.broker.talk import ServerError
 from fastq.config import DEFAULT_QUEUE, check_count, check_name, check_seconds
 from fastq.errors import BrokerError
 from fastq.keys import queue_keys
@@ -63,6 +64,11 @@ class Worker:
 
     >>> app.worker(queues=["mail"], burst=True).run()  # doctest: +SKIP
     """
+
+    # What the test kit's worker has others of (rehearsal.py).
+    executor_type: type[Executor] = Executor
+    heart_type: type[Heart] = Heart
+    burst_horizon = BURST_HORIZON
 
     def __init__(
         self,
@@ -124,7 +130,7 @@ class Worker:
         self._broker = broker
         self._name = self._given_name or host_and_process()
         threads = Threads(loop)
-        self._executor = Executor(threads, broker.clock.now_ms)
+        self._executor = self.executor_type(threads, broker.clock.now_ms)
         self._runner = Runner(
             loop,
             lost=self._executor.lost,
@@ -134,7 +140,7 @@ class Worker:
             stain=self._replace_slot,
         )
         self._runner.in_turn = self._queues is None
-        self._heart = Heart(self._config)
+        self._heart = self.heart_type(self._config)
         self._heart.on_fenced = self._on_fenced
         self._fetcher = Fetcher(
             self._calls,
@@ -302,7 +308,7 @@ class Worker:
             not desk.holding.asking
             and not desk.holding.touched_any
             and not desk.holding.entries
-            and (desk.ticker.due_in is None or desk.ticker.due_in > BURST_HORIZON)
+            and (desk.ticker.due_in is None or desk.ticker.due_in > self.burst_horizon)
             for desk in self._desks.values()
         )
 
@@ -313,7 +319,8 @@ class Worker:
         keys = queue_keys(self._config.namespace, queue)
         worker = f"{self._name}-{token}".encode()
         desk = self._desk(keys, worker)
-        await self._calls.call(requests.note_queue(keys, self._broker.clock.now_ms()))
+        with contextlib.suppress(ServerError):  # the list is for operators, and a server without memory refuses it
+            await self._calls.call(requests.note_queue(keys, self._broker.clock.now_ms()))
         again = await self._calls.call(requests.join(keys, worker), patience=FOR_EVER)
         if again:
             _log.warning("queue=%s its group had been lost: %d jobs were added anew", queue, again)

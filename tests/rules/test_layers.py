@@ -20,13 +20,15 @@ LAYERS = (
     ("fastq.results", "fastq.locks", "fastq.dead", "fastq.queues", "fastq.app"),
     ("fastq.worker",),
     ("fastq.worker.worker",),
+    ("fastq.worker.rehearsal", "fastq.testing"),
     ("fastq",),  # the public names, gathered from below
-    ("fastq.logs", "fastq.fleet", "fastq.demo", "fastq.cli", "fastq.__main__"),
+    ("fastq.logs", "fastq.fleet", "fastq.demo", "fastq.cli", "fastq.pytest_plugin", "fastq.__main__"),
 )
 
 # Who may look up all the same, and why.
 EXCEPTIONS = {
     ("fastq.app", "fastq.worker.worker"): "app.worker(), in the function: a producer never loads the worker",
+    ("fastq.app", "fastq.testing"): "app.testing(), in the function: only tests load the test kit",
 }
 
 

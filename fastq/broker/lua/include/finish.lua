@@ -22,7 +22,8 @@ local function finish(prefix, job, how, started, now, counters)
     if redis.call('GETRANGE', key, 0, 15) == job.uid then
       -- A dead job has its id until it is replayed, deleted or pruned.
       if how == 'dead' then redis.call('PERSIST', key)
-      elseif retention > 0 then redis.call('PEXPIRE', key, string.format('%.0f', retention)) else redis.call('DEL', key) end
+      elseif retention > 0 and how ~= 'deleted' then redis.call('PEXPIRE', key, string.format('%.0f', retention))
+      else redis.call('DEL', key) end
     end
   end
   if job.tracked then

@@ -44,15 +44,19 @@ class Opener:
         """A connected `redis.Connection`. Raises redis.RedisError or OSError."""
         if self._sync_pool is None or self._embedded is not None:
             self._sync_pool = self._pool(asynchronous=False)
-        connection = self._sync_pool.make_connection()
+        connection = _make(self._sync_pool)
         connection.connect()
         return connection
 
     async def aopen(self) -> Any:
         """A connected `redis.asyncio.Connection`. Raises redis.RedisError or OSError."""
         # A Sentinel pool keeps clients that belong to one event loop, so it is made anew for each connection.
-        connection = self._pool(asynchronous=True).make_connection()
-        await connection.connect()
+        connection = _make(self._pool(asynchronous=True))
+        try:
+            await connection.connect()
+        except BaseException:  # cancelled half way, it would be left open
+            await connection.disconnect(nowait=True)
+            raise
         return connection
 
     def close(self) -> None:
@@ -74,19 +78,23 @@ class Opener:
             "client_name": "fastq",
             "health_check_interval": 0,
             **{name: value for name, value in self._config.redis_options.items() if name not in _OURS},
-            "protocol": 2,
-            "retry": (AsyncRetry if asynchronous else Retry)(NoBackoff(), 0),
         }
+        fixed = {"protocol": 2, "retry": (AsyncRetry if asynchronous else Retry)(NoBackoff(), 0)}
         if where.kind == "sentinel":
-            return _sentinel_pool(where, options, asynchronous=asynchronous)
+            return _sentinel_pool(where, {**options, **fixed}, asynchronous=asynchronous)
         if where.kind != "unix" and where.kind != "embedded":
             options.setdefault("socket_keepalive", True)
         url = self._embedded_url() if where.kind == "embedded" else where.url
         kind: Any = redis.asyncio.ConnectionPool if asynchronous else redis.ConnectionPool
         try:
-            return kind.from_url(url, **options)
+            pool = kind.from_url(url, **options)
         except (TypeError, ssl.SSLError) as error:
             raise ConfigError(f"redis_options: {error}") from error
+        # What stands in a URL has the last word in redis-py, but not about these.
+        for name in _OURS:
+            pool.connection_kwargs.pop(name, None)
+        pool.connection_kwargs.update(fixed)
+        return pool
 
     def _embedded_url(self) -> str:
         """Where the embedded server is; it is started if it does not run."""
@@ -96,6 +104,13 @@ class Opener:
         if before is not None:
             before.close()
         return str(self._embedded.url)
+
+
+def _make(pool: Any) -> Any:
+    try:
+        return pool.make_connection()
+    except TypeError as error:
+        raise ConfigError(f"redis_options: {error}") from error
 
 
 def _sentinel_pool(where: Endpoint, options: dict[str, Any], *, asynchronous: bool) -> Any:

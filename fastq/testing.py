@@ -226,10 +226,9 @@ class Testing:
     def _note(self, turn: Turn) -> None:
         message = turn.message
         args, kwargs = self._arguments(message)
+        uid, attempt = uid_string(message.uid), message.attempt
         self.outcomes.append(
-            Outcome(
-                uid_string(message.uid), message.task, turn.queue, turn.state, message.attempt, args, kwargs, turn.value, turn.error
-            )
+            Outcome(uid, message.task, turn.queue, turn.state, attempt, args, kwargs, turn.value, turn.error)
         )
 
     def _arguments(self, message: Message) -> tuple[tuple[Any, ...] | None, dict[str, Any] | None]:

@@ -7,9 +7,10 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from datetime import UTC, datetime
 from operator import eq
+from typing import TypeVar
 
 from fastq.broker import inspection
 from fastq.demo import tasks
@@ -19,6 +20,8 @@ from fastq.demo.stage import Stage
 from fastq.fleet import Fleet
 from fastq.keys import queue_keys
 from fastq.task import PreparedCall
+
+T = TypeVar("T")
 
 QUEUES = ("express", "timed", "default")  # served in this order
 FIRST_DUE, LAST_DUE = 1.0, 4.0  # seconds from the start of the workers until delayed jobs are due
@@ -35,7 +38,8 @@ class Run:
         self.app = tasks.app
         self.ledger = tasks.ledger()
         self.begun = time.monotonic()
-        self.enqueued: Counter[str] = Counter()
+        self.calls: Counter[str] = Counter()  # made so far, by kind
+        self.enqueued: Counter[str] = Counter()  # as the producer was told in the end
         self.refused = 0
         self.bulk_rate = 0.0  # plain jobs a second, enqueued
         self.singles = 0
@@ -133,13 +137,13 @@ class Run:
         """Two calls of each, in any order, before a worker is there to end the first one."""
         calls = [(number,) for number in range(self.plan.unique)] * 2
         random.shuffle(calls)
-        result = await tasks.unique.aenqueue_many(calls, handles=False)
+        result = await tasks.unique.aenqueue_many(self._counted("unique", calls), handles=False)
         self.enqueued["unique"] = result.enqueued
         self.refused = result.duplicate_count
 
     async def _enqueue_failing(self) -> None:
         calls = ((number, self.plan.failures(number)) for number in range(self.plan.failing))
-        result = await tasks.failing.aenqueue_many(calls, handles=False)
+        result = await tasks.failing.aenqueue_many(self._counted("failing", calls), handles=False)
         self.enqueued["failing"] = result.enqueued
 
     async def _enqueue_delayed(self) -> None:
@@ -152,14 +156,20 @@ class Run:
                 at = datetime.fromtimestamp(due_ms / 1000, UTC)
                 yield tasks.delayed.using(at=at).prepare(number, due_ms)
 
-        result = await self.app.aenqueue_many(calls(), handles=False)
+        result = await self.app.aenqueue_many(self._counted("delayed", calls()), handles=False)
         self.enqueued["delayed"] = result.enqueued
 
     async def _enqueue_plain(self) -> None:
         begun = time.monotonic()
-        result = await tasks.plain.aenqueue_many(((number,) for number in range(self.plan.plain)), handles=False)
+        calls = ((number,) for number in range(self.plan.plain))
+        result = await tasks.plain.aenqueue_many(self._counted("plain", calls), handles=False)
         self.enqueued["plain"] = result.enqueued
         self.bulk_rate = result.enqueued / (time.monotonic() - begun)
+
+    def _counted(self, kind: str, calls: Iterable[T]) -> Iterator[T]:
+        for call in calls:
+            self.calls[kind] += 1
+            yield call
 
     async def _enqueue_singles_until_done(self) -> None:
         """One job now and then, with a queue of its own that is served first; until the others are done."""

@@ -52,11 +52,13 @@ class LineView:
         """Print how far it is."""
         self._pace.note(run.runs)
         parts = [
-            f"{time.monotonic() - run.begun:5.1f} s: {run.runs:,} of {run.planned:,} ran, {self._pace.now:,.0f}/s",
-            f"{run.refused:,} duplicates refused",
+            f"{time.monotonic() - run.begun:5.1f} s: {run.calls.total():,} calls",
+            f"{run.refused:,} refused as duplicates",
+            f"{run.runs:,} of {run.planned:,} ran, {self._pace.now:,.0f}/s",
             f"{run.retries:,} retries, {run.dead:,} dead",
-            f"single jobs start after {times(run.waits)}",
         ]
+        if run.waits:
+            parts.append(f"single jobs start after {times(run.waits)}")
         self._console.out("; ".join(parts), highlight=False)
 
     def __enter__(self) -> Self:
@@ -100,9 +102,10 @@ class LiveView:
         rows.add_column(ratio=1)
         rows.add_column(justify="right", no_wrap=True)
         rows.add_column(style="dim", no_wrap=True, width=31)
-        rate = f"enqueued at {run.bulk_rate:,.0f}/s" if run.bulk_rate else ""
-        rows.add_row("plain", *_progress(ran(ledger.plain), plan.plain), rate)
-        rows.add_row("unique", *_progress(ran(ledger.unique), plan.unique), f"{run.refused:,} duplicates refused")
+        enqueued = f"at {run.bulk_rate:,.0f}/s" if run.bulk_rate else f"{run.calls['plain']:,}"
+        refused = f"{run.refused:,} duplicates refused" if run.refused else f"{run.calls['unique']:,} calls"
+        rows.add_row("plain", *_progress(ran(ledger.plain), plan.plain), f"enqueued {enqueued}")
+        rows.add_row("unique", *_progress(ran(ledger.unique), plan.unique), refused)
         rows.add_row("delayed", *_progress(ran(ledger.delayed), plan.delayed), times(run.late, "late"))
         rows.add_row("failing", *_progress(run.ended, plan.failing), f"{run.retries:,} retries, {run.dead:,} dead")
         rows.add_row("single", "", f"{ran(ledger.single):,}", times(run.waits, "to start"))

@@ -109,7 +109,7 @@ def test_an_interrupt_ends_the_workers_and_removes_what_they_worked_on(
     shop: Shop, redis: redis_py.Redis, url: str, signum: int
 ) -> None:
     with shop.fastq("demo", "--jobs", "100000", "--url", url) as demo:
-        demo.wait_line(r"[1-9][\d,]* of")
+        demo.wait_line(r" [1-9][\d,]* of")
         begun = workers()
         demo.send(signum)
         assert demo.wait() == 130
@@ -124,7 +124,7 @@ def test_an_interrupt_ends_the_workers_and_removes_what_they_worked_on(
 def test_the_workers_and_the_server_of_a_killed_demo_end(shop: Shop, temporary: Path) -> None:
     others = descendants().keys()
     with shop.fastq("demo", "--jobs", "100000") as demo:
-        demo.wait_line(r"[1-9][\d,]* of")
+        demo.wait_line(r" [1-9][\d,]* of")
         running = descendants().keys() - others
         demo.kill()
         for pid in running:

@@ -51,7 +51,8 @@ class Opener:
     async def aopen(self) -> Any:
         """A connected `redis.asyncio.Connection`. Raises redis.RedisError or OSError."""
         # A Sentinel pool keeps clients that belong to one event loop, so it is made anew for each connection.
-        connection = _make(self._pool(asynchronous=True))
+        pool = self._pool(asynchronous=True)  # kept while it connects: by way of Sentinels it is known by a weak reference only
+        connection = _make(pool)
         try:
             await connection.connect()
         except BaseException:  # cancelled half way, it would be left open

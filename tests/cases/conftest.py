@@ -12,6 +12,15 @@ from tests.support.proxy import Proxy
 from tests.support.servers import Server
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """`-m cases` means all of them: those that run anyway are longer then."""
+    if "cases" in config.option.markexpr:
+        for item in items:
+            if item.path.parent == Path(__file__).parent:
+                item.add_marker("cases")
+
+
 @pytest.fixture
 def make_site(tmp_path: Path, namespace: str, server: Server) -> Iterator[Callable[..., Site]]:
     """Makes the site of a case, on the session's server unless `server` says otherwise; closed after the test."""

@@ -29,9 +29,7 @@ SLOW = 3.0  # how much longer than it should something may take on a busy machin
 class Site:
     """One case's place. `lease` is in seconds; `app` are further options of FastQ for its producer and its workers."""
 
-    def __init__(
-        self, server: Server, namespace: str, folder: Path, *, lease: float = LEASE, **app: Any
-    ) -> None:
+    def __init__(self, server: Server, namespace: str, folder: Path, *, lease: float = LEASE, **app: Any) -> None:
         self.server = server
         self.namespace = namespace
         self.folder = folder
@@ -48,9 +46,7 @@ class Site:
 
     # --- workers
 
-    def start_worker(
-        self, *, url: str | None = None, app: Mapping[str, Any] | None = None, **options: Any
-    ) -> Child:
+    def start_worker(self, *, url: str | None = None, app: Mapping[str, Any] | None = None, **options: Any) -> Child:
         """Start a worker process, without waiting for it. `options` are those of Worker, `app` further ones of FastQ."""
         options.setdefault("queues", ["default"])
         told = {"url": url or self.server.url, "namespace": self.namespace, "app": {**self.options, **(app or {})},
@@ -162,6 +158,7 @@ class Site:
         """End everything; no connection of ours is left on the server."""
         for child in self.workers:
             child.close()
+            print(f"--- worker {child.pid}, exit code {child.returncode}\n{child.stderr}")  # shown when the test has failed
         self.app.close()
         self.ledger.close()
 

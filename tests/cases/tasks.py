@@ -1,6 +1,6 @@
 """The tasks of the field cases, and the program that a worker process of a case runs.
 
-    python -c "from tests.cases.tasks import main; main()" '{"url": ..., "namespace": ..., "app": {...}, "worker": {...}}'
+python -c "from tests.cases.tasks import main; main()" '{"url": ..., "namespace": ..., "app": {...}, "worker": {...}}'
 """
 
 import asyncio
@@ -34,10 +34,9 @@ class Tasks:
         self.blocks = app.task(blocks, name="blocks")
         self.poison = app.task(poison, name="poison", timeout=60, unique=Unique(ttl=600, key="label"))
         self.unique = app.task(work_alone, name="unique", retries=QUICK_RETRIES, timeout=60, unique=Unique(ttl=600, key=lock_key))
-        self.renew = app.task(
-            work_renewed, name="renew", retries=QUICK_RETRIES, unique=Unique(ttl=2, key=lock_key, renew=True)
-        )
+        self.renew = app.task(work_renewed, name="renew", retries=QUICK_RETRIES, unique=Unique(ttl=2, key=lock_key, renew=True))
         self.expect = app.task(expect, name="expect", retries=QUICK_RETRIES)
+        self.of_queue = {name: app.task(work, name=f"work_{name}", queue=name, retries=QUICK_RETRIES) for name in "abc"}
         self.defaults = app.task(fails, name="defaults")
 
 

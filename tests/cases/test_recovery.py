@@ -280,5 +280,3 @@ def message(site: Site, label: str, **kwargs: object) -> bytes:
     """The message of a job as a producer would make it."""
     now = int(time.time() * 1000)
     return Template("work").encode((label,), kwargs, new_uid(now), now)
-
-

@@ -170,9 +170,10 @@ class Server:
         """SIGKILL, and wait."""
         self._end(signal.SIGKILL)
 
-    def restart(self) -> None:
-        """Stop if it still runs, and start again in the same folder on the same port."""
+    def restart(self, config: Mapping[str, object] | None = None) -> None:
+        """Stop if it still runs, and start again in the same folder on the same port, with further directives if given."""
         self.stop()
+        self._config |= config or {}
         self._start()
 
     def pause(self) -> None:

@@ -1,0 +1,51 @@
+"""Field case C36, and a server that is far away. C34, C35 and C37 are in tests/broker and tests/worker."""
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from tests.cases.site import SLOW, Site
+from tests.support.process import wait_until
+from tests.support.proxy import Proxy
+
+
+def clients(site: Site) -> list[dict[str, str]]:
+    """The server's connections of ours."""
+    return [one for one in site.client.client_list() if one["name"] == "fastq"]
+
+
+@pytest.mark.parametrize("options", [{"socket_timeout": 0.3}, {}], ids=["short socket_timeout", "defaults"])
+def test_c36_waiting_for_jobs_and_socket_timeouts_do_not_fight(
+    make_site: Callable[..., Site], full: bool, options: dict[str, float]
+) -> None:
+    """Idle queues for longer than the socket timeout, a job now and then: no error, no reconnecting, no delay."""
+    site = make_site(redis_options=options)
+    site.pair()
+    wait_until(lambda: len(clients(site)) >= 6)
+    known = {one["id"] for one in clients(site)}
+    rounds, pause = (9, 7.0) if full else (2, 1.3)
+    waits = []
+    for number in range(rounds):
+        time.sleep(pause)
+        begun = time.monotonic_ns()
+        site.enqueue(site.tasks.work, f"job-{number}")
+        site.wait_ended(f"job-{number}")
+        waits.append((next(run.started for run in site.reading().runs if run.key == f"job-{number}") - begun) / 1e6)
+
+    print("started after", ", ".join(f"{ms:.0f} ms" for ms in waits))
+    assert max(waits) < 200 * SLOW
+    assert site.log_lines("ERROR|trying again") == []
+    now = {one["id"] for one in clients(site)}
+    assert len(now - known) <= 1  # the producer's own
+    site.assert_laws()
+
+
+def test_latency_costs_no_job(site: Site, proxy: Proxy) -> None:
+    """A server that is far away: 50 ms for each request."""
+    proxy.delay = 0.05
+    site.pair(url=proxy.url)
+    labels = site.enqueue_many(site.tasks.work, [f"job-{number}" for number in range(50)], failures=1)
+    site.enqueue(site.tasks.renew, "renewed/1", seconds=2.5)
+    site.wait_ended(*labels, "renewed/1", timeout=20)
+    site.assert_laws()

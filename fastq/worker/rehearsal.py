@@ -34,7 +34,7 @@ class Turn:
     error: BaseException | None = None
 
 
-class _NoHeart(Heart):
+class NoHeart(Heart):
     """Nobody judges this worker."""
 
     @property
@@ -74,7 +74,7 @@ class Rehearsal(Worker):
     """Runs what is due in these queues and returns. `told` hears of each turn."""
 
     executor_type = _Executor
-    heart_type = _NoHeart
+    heart_type = NoHeart
     burst_horizon = 0.0
 
     def __init__(self, app: FastQ, told: Callable[[Turn], None], *, queues: list[str], concurrency: int) -> None:

@@ -7,14 +7,11 @@ import uuid
 
 import pytest
 
-from fastq import ConfigError, DeadBounds, DuplicateJobError, FastQ, JobFailed, JobIDConflictError, ReplayRefusal, Unique
+from fastq import ConfigError, DeadBounds, DuplicateJobError, JobFailed, JobIDConflictError, ReplayRefusal, Unique
 from fastq.dead import UNREADABLE
 from fastq.keys import queue_keys
+from tests.support.bursts import BriefWorker, burst
 from tests.support.queues import ids, locks, waiting
-
-
-def burst(app: FastQ, **options) -> None:
-    app.worker(burst=True, **options).run()
 
 
 @pytest.fixture
@@ -320,7 +317,7 @@ def test_the_oldest_dead_jobs_go_when_there_are_too_many_too_large_or_too_old_on
         return int(redis.hget(keys.stats, name) or 0)
 
     async def run() -> None:
-        worker = app.worker()
+        worker = BriefWorker(app)
         running = asyncio.create_task(worker.arun())
         while counted("dead") < 8 or counted("dead_bytes") > bounds.size or redis.zcard(keys.dead) > bounds.jobs or (
             not bounds.age and redis.exists(keys.dead)

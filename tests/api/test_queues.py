@@ -5,14 +5,11 @@ import time
 
 import pytest
 
-from fastq import Backoff, ConfigError, FastQ, QueueCounts, ResultUnavailable, Unique
+from fastq import Backoff, ConfigError, QueueCounts, ResultUnavailable, Unique
 from fastq.broker import requests
 from fastq.keys import queue_keys
+from tests.support.bursts import BriefWorker, burst
 from tests.support.queues import ids, locks
-
-
-def burst(app: FastQ) -> None:
-    app.worker(burst=True).run()
 
 
 def test_a_queue_that_nobody_has_used_holds_nothing(app, call):
@@ -79,7 +76,7 @@ def test_jobs_in_a_workers_hands_are_running_and_it_is_named(app, call):
     t.enqueue_many(() for _ in range(5))
 
     async def look() -> None:
-        worker = app.worker(name="somebody", grace=0)
+        worker = BriefWorker(app, name="somebody", grace=0)
         running = asyncio.create_task(worker.arun())
         while len(entered) < 5:
             await asyncio.sleep(0.01)
@@ -135,7 +132,7 @@ def test_a_paused_queue_starts_nothing_until_it_is_resumed(app, call):
     app.enqueue("t", 1)
 
     async def run() -> None:
-        worker = app.worker()
+        worker = BriefWorker(app)
         running = asyncio.create_task(worker.arun())
         while app.queue().counts().workers == 0:
             await asyncio.sleep(0.01)

@@ -1,0 +1,18 @@
+"""Running what waits, in this process and fast: a worker without the process that beats for it."""
+
+import asyncio
+
+from fastq import FastQ
+from fastq.worker.rehearsal import NoHeart
+from fastq.worker.worker import Worker
+
+
+class BriefWorker(Worker):
+    """A worker for as long as a test, in which nobody judges it."""
+
+    heart_type = NoHeart
+
+
+def burst(app: FastQ) -> None:
+    """Run all that waits, is due within a second, or comes of it."""
+    asyncio.run(BriefWorker(app, burst=True).arun())

@@ -12,7 +12,10 @@ from fastq_ext.runner import Run, current_run
 
 @dataclass(frozen=True, slots=True)
 class HeldLock:
-    """The lock of the job that runs: its key, and the seconds that it would live on without being extended."""
+    """The lock of the job that runs: its key, and the seconds that it lives on, under `renew` without being extended again.
+
+    Both are told without asking Redis: whether the lock was lost meanwhile, `app.locks.get` tells.
+    """
 
     key: str
     expires_in: float
@@ -69,13 +72,16 @@ class CurrentJob:
 
     @property
     def lock(self) -> HeldLock | None:
-        """Its lock, or None."""
-        message = self._run.message
-        if not message.lock_key:
+        """The lock that it began with, or None for a job without one, or whose lock went at its start."""
+        message, holding = self._run.message, self._run.holding
+        if not message.lock_key or message.policy & 3 == 2:  # until="start"
             return None
-        ends = (message.due_ms or message.enqueued_at) + message.lock_ttl_ms
-        left = max(0.0, (ends - datetime.now(UTC).timestamp() * 1000) / 1000)
-        return HeldLock(message.lock_key.partition(b":")[2].decode(), left)
+        if self._run.renews:
+            heart = holding.heart
+            left = max(message.lock_ttl_ms / 1000, 2 * heart.lease) - (monotonic() - heart.last_beat)
+        else:
+            left = (max(message.due_ms or 0, message.enqueued_at) + message.lock_ttl_ms - holding.now_ms()) / 1000
+        return HeldLock(message.lock_key.partition(b":")[2].decode(), max(0.0, left))
 
     @property
     def fence(self) -> int:

@@ -46,6 +46,8 @@ cdef class Entry:
 cdef class Holding:
     cdef readonly object keys           # fastq.keys.QueueKeys
     cdef readonly bytes worker          # the consumer name
+    cdef public object heart            # of the worker: when it beat last, and its lease; None outside of one
+    cdef public object now_ms           # the server's clock
     cdef public bint gate               # jobs have to ask before they start
     cdef public bint dropped            # the queue has given everything to others: outcomes count no more
     cdef readonly dict entries          # id -> Entry

@@ -51,6 +51,8 @@ class Holding:
     `on_touched()` is called when there is something to report after there was nothing; `on_asking()` when a job has to ask.
     """
 
+    heart: Any
+    now_ms: Callable[[], int]
     gate: bool
     dropped: bool
     asking: list[tuple[Entry, int]]

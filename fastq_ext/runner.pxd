@@ -15,7 +15,7 @@ cdef class Run:
     cdef readonly double begun          # on the monotonic clock
     cdef readonly double timeout        # seconds for this attempt; 0: none
     cdef object changed                 # its Message, when a later call gave it other arguments
-    cdef public object reason           # why it was told to stop: "timeout", "cancel", "shutdown"; None
+    cdef public object reason           # why it was told to stop: "timeout", "cancel", "shutdown", "doubt"; None
     cdef public object ended            # set when its turn was taken from it: a late end counts no more
 
 

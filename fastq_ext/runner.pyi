@@ -45,6 +45,9 @@ class Run:
     def fence(self) -> int:
         """Greater than that of every earlier delivery of the queue."""
     @property
+    def renews(self) -> bool:
+        """Whether its lock lives only for as long as its worker beats."""
+    @property
     def alive(self) -> bool:
         """Whether its outcome still counts."""
 

@@ -76,6 +76,11 @@ cdef inline bint asks_for_lock(Frame frame, int place) noexcept:
     return message_lock_key_size(frame, place) and (policy & 3 == 2 or policy & 20)
 
 
+cdef inline bint tells_of_lock(Frame frame, int place) noexcept:
+    """Whether the server has to hear of the job's end more than that its lock goes: also a lock that is kept ("ttl", 3) tells it."""
+    return asks_for_lock(frame, place) or (message_lock_key_size(frame, place) and message_policy(frame, place) & 3 == 3)
+
+
 @cython.freelist(256)
 cdef class Run:
     """One attempt of a job."""
@@ -99,6 +104,11 @@ cdef class Run:
     def fence(self):
         """Greater than that of every earlier delivery of the queue."""
         return self.entry.fence | <uint64_t>self.place
+
+    @property
+    def renews(self):
+        """Whether its lock lives only for as long as its worker beats."""
+        return message_policy(self.entry.frame, self.place) & 4 != 0 and message_lock_key_size(self.entry.frame, self.place) != 0
 
     @property
     def alive(self):
@@ -202,8 +212,8 @@ cdef class Slot:
         self.leave()
         if run.ended is not None:
             return None
-        if (run.line.keeps or run.holding.gate or asks_for_lock(run.entry.frame, run.place) or message_job_id_size(run.entry.frame, run.place)
-                or message_flags(run.entry.frame, run.place) & TRACKED_FLAG):
+        if (run.line.keeps or run.holding.gate or run.changed is not None or tells_of_lock(run.entry.frame, run.place)
+                or message_job_id_size(run.entry.frame, run.place) or message_flags(run.entry.frame, run.place) & TRACKED_FLAG):
             runner.returned(run, value)
         else:
             run.holding.succeed(run.entry, run.place, run.line)

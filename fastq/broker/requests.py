@@ -18,7 +18,7 @@ Arg = bytes | str | int | float
 
 pack_command: Callable[[tuple[Any, ...]], bytes] = hiredis.pack_command  # its stub knows tuples of one only
 
-_STATES = {b"W": "waiting", b"S": "scheduled", b"R": "running", b"": "waiting"}
+_STATES = {b"W": "waiting", b"S": "scheduled", b"R": "running", b"E": "ended", b"": "waiting"}
 
 
 class _Now(bytes):
@@ -74,7 +74,7 @@ class Refusal:
     index: int
     kind: str  # "duplicate" | "conflict"
     uid: bytes
-    state: str  # of the holder: "waiting" | "scheduled" | "running"
+    state: str  # of the holder: "waiting" | "scheduled" | "running" | "ended", as far as its lock tells
     expires_in: float  # seconds
     outcome: str = "raise"
 
@@ -155,15 +155,32 @@ class Lock(NamedTuple):
     expires_in: float
 
 
-def locks_get(keys: QueueKeys, lock_key: bytes) -> Request[Lock | None]:
-    """Who holds a lock. `lock_key` is what a message carries."""
-    key = keys.unique(lock_key)
+def locks_look(keys: QueueKeys, lock_keys: Sequence[bytes]) -> Request[list[Lock | None]]:
+    """Who holds locks, at most 200. `lock_keys` are what messages carry."""
 
-    def read(replies: list[Any]) -> Lock | None:
-        value, ttl = replies
-        return Lock(value[:16], _STATES.get(value[16:17], "waiting"), max(ttl, 0) / 1000) if value else None
+    def read(reply: Any) -> list[Lock | None]:
+        return [Lock(lock[0][:16], lock[2].decode(), max(lock[1], 0) / 1000) if lock else None for lock in reply[1]]
 
-    return Request(read, commands=((b"GET", key), (b"PTTL", key)))
+    return Request(read, tuple(lock_keys), load("locks"), keys.prefix)
+
+
+def locks_page(keys: QueueKeys, task_prefix: bytes, cursor: int) -> Request[tuple[int, list[bytes]]]:
+    """Some lock keys of a queue that begin so, and the cursor of the next part, which is 0 after the last. One may come twice."""
+    prefix = keys.unique(b"")
+    pattern = b"".join(b"\\" + bytes((c,)) if c in b"*?[]^\\" else bytes((c,)) for c in prefix + task_prefix) + b"*"
+    command = (b"SCAN", cursor, b"MATCH", pattern, b"COUNT", 1000, b"TYPE", b"string")
+
+    def read(reply: Any) -> tuple[int, list[bytes]]:
+        return int(reply[0]), [key.removeprefix(prefix) for key in reply[1]]
+
+    return Request(read, commands=(command,))
+
+
+def lock_counts(keys: QueueKeys, task: str) -> Request[list[int]]:
+    """How often locks of a task made a difference. Reads: calls refused, skipped, replaced and left to rerun, and locks lost."""
+    names = ("refused", "skipped", "replaced", "rerun", "locks_lost")
+    command = (b"HMGET", keys.stats, *(f"{name}:{task}" for name in names))
+    return Request(lambda reply: [int(count or 0) for count in reply], commands=(command,))
 
 
 def locks_release(keys: QueueKeys, lock_key: bytes) -> Request[bool]:
@@ -357,7 +374,7 @@ def start(
     lease_ms: int,
     now: Arg = NOW,
 ) -> Request[list[tuple[str, bytes | None]]]:
-    """Ask whether jobs may start. Reads: for each a letter (lua/start.lua) and, for "n", the message whose arguments it gets.
+    """Ask whether jobs may start. Reads: for each a letter (lua/start.lua) and, for "n", its message with other arguments.
 
     Reads: WorkerFenced.
     """

@@ -42,7 +42,7 @@ class Deadlines:
                 self.tell(run, "cancel")
 
     def tell(self, run: Run, reason: str) -> None:
-        """Cancel a run. `reason`: "timeout", "cancel" or "shutdown"."""
+        """Cancel a run. `reason`: "timeout", "cancel", "shutdown" or "doubt" (safeguard.py)."""
         run.reason = reason
         if run.slot.task is not None:
             run.slot.task.cancel()

@@ -71,7 +71,7 @@ class Executor:
 
     def _failed(self, run: Run, error: BaseException) -> None:
         message, task = run.message, run.line.task
-        if isinstance(error, asyncio.CancelledError) and run.reason == "shutdown":
+        if isinstance(error, asyncio.CancelledError) and run.reason in ("shutdown", "doubt"):
             run.holding.end(run.entry, run.place, ("back", 1, message.raw))
         elif isinstance(error, asyncio.CancelledError) and run.reason == "cancel":
             self.end(run, "cancelled")

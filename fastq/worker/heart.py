@@ -5,8 +5,9 @@ the worker does: when it is gone or stopped, or when its event loop has made no 
 
 The worker writes lines to the heart's input: its options first (a command line, and a password in it, would be there for all
 to read), then "+ <queue> <worker>" and "- <queue> <worker>" to beat in a queue or no more, "." for a step of the loop. The heart
-says "ready" when it has been started, "ok" when every queue has taken its beat, "fenced <queue> <worker>" when one did not know
-it, and "silent <why>" when a beat did not get through.
+says "ready" when it has been started, "ok <time>" when every queue has taken its beat, "fenced <queue> <worker>" when one did not
+know it, and "silent <why>" when a beat did not get through. The time is that before the beat, on the monotonic clock, which both
+processes share: a worker that was stopped reads of it late.
 """
 
 from __future__ import annotations
@@ -53,6 +54,11 @@ class Heart:
         """Whether a beat was taken recently enough for nobody to think this worker dead."""
         return time.monotonic() - self.last_beat < 0.7 * self._config.lease
 
+    @property
+    def lease(self) -> float:
+        """Seconds without a beat after which others may take this worker for dead."""
+        return self._config.lease
+
     def join(self, queue: str, worker: str) -> None:
         """Beat in this queue too."""
         self._names.add((queue, worker))
@@ -98,7 +104,7 @@ class Heart:
         async for line in self._process.stdout:
             what, *rest = line.decode().split()
             if what == "ok":
-                self.last_beat = time.monotonic()
+                self.last_beat = float(rest[0])
             elif what == "ready":
                 self.ready.set()
             elif what == "silent":
@@ -174,6 +180,7 @@ class _Beats:
 
     def _beat(self) -> None:
         answers = []
+        began = time.monotonic()
         for queue, workers in self._names.items():
             if not workers:
                 continue
@@ -185,7 +192,7 @@ class _Beats:
             fenced = [name for name, alive in zip(workers, known, strict=True) if not alive]
             answers += [f"fenced {queue} {name}\n" for name in fenced]
             self._names[queue] = [name for name in workers if name not in fenced]
-        os.write(1, "".join([*answers, "ok\n"]).encode())
+        os.write(1, "".join([*answers, f"ok {began}\n"]).encode())
 
     def _complain(self, error: BrokerError) -> None:
         now = time.monotonic()

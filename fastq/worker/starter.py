@@ -10,7 +10,6 @@ from typing import Any
 from fastq.broker import requests
 from fastq.broker.clients import AsyncClient
 from fastq.broker.requests import Asked
-from fastq.codec import Message
 from fastq.worker.executor import head_of
 from fastq.worker.settler import FOR_EVER
 from fastq_ext.holding import Entry, Holding
@@ -24,16 +23,23 @@ TRACK_MS = 30 * 86_400_000  # that a running job's state is kept, should everyth
 
 
 class Starter:
-    """Asks for one holding, until cancelled."""
+    """Asks for one holding, until cancelled. While `may_start()` is false, what might start is handed back."""
 
     def __init__(
-        self, client: AsyncClient, runner: Runner, holding: Holding, now_ms: Callable[[], int], lease_ms: int
+        self,
+        client: AsyncClient,
+        runner: Runner,
+        holding: Holding,
+        now_ms: Callable[[], int],
+        lease_ms: int,
+        may_start: Callable[[], bool],
     ) -> None:
         self._client = client
         self._runner = runner
         self._holding = holding
         self._now_ms = now_ms
         self._lease_ms = lease_ms
+        self._may_start = may_start
         self._number = 0
         self._asking = asyncio.Event()
 
@@ -67,17 +73,17 @@ class Starter:
             holding.keys, holding.worker, self._number, asked, track_ms=TRACK_MS, lease_ms=self._lease_ms
         )
         verdicts = await self._client.call(request, patience=FOR_EVER)
-        for (entry, place), (verdict, later_call) in zip(alive, verdicts, strict=True):
-            if verdict == "g":
-                holding.clear(entry, place)
-            elif verdict == "n" and later_call is not None:
-                holding.clear(entry, place, entry.frame[place].replace(payload=Message(later_call).payload))
+        # The answer may be old: a worker that was away while it came may have been taken for dead.
+        may_start = self._may_start()
+        for (entry, place), (verdict, changed) in zip(alive, verdicts, strict=True):
+            if verdict in "gn" and may_start:
+                holding.clear(entry, place, changed)
             elif verdict == "c":
                 self._end(entry, place, entry.frame[place], "cancelled")
             elif verdict == "k":
                 holding.end(entry, place)  # parked on the server, behind the job that runs
             else:
-                holding.end(entry, place, ("back", 1, entry.frame.message_bytes(place)))
+                holding.end(entry, place, ("back", 1, changed or entry.frame.message_bytes(place)))
         self._runner.feed()
 
     def _end(self, entry: Entry, place: int, message: Any, state: str) -> None:

@@ -27,6 +27,7 @@ from fastq.worker.deadlines import Deadlines
 from fastq.worker.executor import Executor
 from fastq.worker.fetcher import Fetcher
 from fastq.worker.heart import Heart
+from fastq.worker.safeguard import Safeguard
 from fastq.worker.settler import FOR_EVER, Settler
 from fastq.worker.starter import Starter
 from fastq.worker.threads import Threads
@@ -153,6 +154,7 @@ class Worker:
             may_start=lambda: self._heart.well,
         )
         self._deadlines = Deadlines(self._runner, self._executor.failed, lambda run: self._replace_slot(run.slot))
+        self._safeguard = Safeguard(self._heart, self._runner, self._holdings, self._deadlines.tell)
         with _signals(loop, self.stop), Watch(loop, self._runner):
             try:
                 await self._serve()
@@ -184,6 +186,7 @@ class Worker:
                 self._service("deadlines", self._deadlines.run),
                 self._service("balance", Balance(self._runner, self._holdings).run),
                 self._service("steps", self._step),
+                self._service("safeguard", self._safeguard.run),
             ]
             if self._burst:
                 services.append(self._service("burst", self._watch_burst))
@@ -340,11 +343,17 @@ class Worker:
 
     def _desk(self, keys: Any, worker: bytes) -> Desk:
         holding = Holding(keys, worker, lambda: settler.touch(), lambda: starter.ask())
+        holding.heart, holding.now_ms = self._heart, self._broker.clock.now_ms
         for task in self._app.tasks.values():
             holding.add_line(self._executor.line(task))
         settler = Settler(self._calls, holding)
         starter = Starter(
-            self._calls, self._runner, holding, self._broker.clock.now_ms, round(self._config.lease * 1000)
+            self._calls,
+            self._runner,
+            holding,
+            self._broker.clock.now_ms,
+            round(self._config.lease * 1000),
+            may_start=lambda: self._heart.well,
         )
         ticker = Ticker(
             self._calls,
@@ -377,6 +386,7 @@ class Worker:
         desk = self._desks[queue]
         self._holdings.remove(holding)
         self._runner.holdings.remove(holding)
+        self._safeguard.stop_renewing([holding])
         for run in self._runner.runs():
             if run.holding is holding:
                 run.ended = True

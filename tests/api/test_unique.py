@@ -194,7 +194,8 @@ def test_a_lock_can_be_looked_at_and_released_by_hand(app, send, call, redis, na
 
     lock = call(app.locks, "get", send, order_id="o-1")
     assert (lock.job_uid, lock.state) == (job.uid, "waiting")
-    assert lock.key.encode() == waiting(redis, namespace)[0].lock_key
+    assert f"{lock.task}:{lock.key}".encode() == waiting(redis, namespace)[0].lock_key
+    assert 0 <= lock.age < 60
     assert DAY - 60 < lock.expires_in <= DAY
     assert call(app.locks, "get", "send", "o-1").job_uid == job.uid
     assert call(app.locks, "get", send, "o-2") is None

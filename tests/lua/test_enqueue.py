@@ -70,15 +70,15 @@ def test_a_frame_of_unique_jobs_takes_all_its_locks_and_stays_one_frame(queue: Q
 
 
 def test_a_frame_with_duplicates_is_rebuilt_without_them(queue: Queue) -> None:
-    queue.hold("y", "earlier", state="S")
+    queue.hold("y", "earlier", state="R")
 
     refusals = queue.enqueue(unique(queue, a="x", b="y", c="z", d="x"), jobs=4)
 
-    assert told(refusals) == [(1, "duplicate", "earlier", "scheduled"), (3, "duplicate", "a", "waiting")]
+    assert told(refusals) == [(1, "duplicate", "earlier", "running"), (3, "duplicate", "a", "waiting")]
     assert [59 < refusal.expires_in <= 60 for refusal in refusals] == [True, True]
     assert queue.state("stream", "locks", "stats") == {
         "stream": ["a c"],
-        "locks": {"t:x": "a W 60s", "t:y": "earlier S 60s", "t:z": "c W 60s"},
+        "locks": {"t:x": "a W 60s", "t:y": "earlier R 60s", "t:z": "c W 60s"},
         "stats": {"enqueued": 2, "waiting": 2, "refused": 2, "refused:t": 2},
     }
 

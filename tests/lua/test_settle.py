@@ -66,7 +66,7 @@ def test_locks_are_released_by_their_owners_only(queue: Queue, running: Callable
     lost = queue.settle(**report(entry, uids=uid("a") + uid("b") + uid("c"), locks=[queue.lock(key) for key in "xyz"]))
 
     assert lost == 2  # one has another owner, one is gone
-    assert queue.state("locks", "stats") == {"locks": {"t:y": "successor W 60s"}, "stats": {"locks_lost": 2}}
+    assert queue.state("locks", "stats") == {"locks": {"t:y": "successor W 60s"}, "stats": {"locks_lost": 2, "locks_lost:t": 2}}
 
 
 ENDS = [
@@ -95,7 +95,7 @@ def test_each_end_does_with_the_lock_what_until_says(
 
     queue.settle(**report(entry, ("end", how, int(tried), head(raw))))
 
-    assert queue.state("locks") == ({} if released else {"locks": {"t:x": "a R 60s"}})
+    assert queue.state("locks") == ({} if released else {"locks": {"t:x": "a E 60s"}})
 
 
 @pytest.mark.parametrize(("until", "released"), [("done", True), ("success", False), ("ttl", False)])
@@ -117,7 +117,7 @@ def test_a_dead_job_is_kept_and_does_with_its_lock_what_until_says(
         "why": {"a": "because"},
         "stats": {"dead": 1, "dead_bytes": len(raw)},
         "calls": {"w": 1},
-        **({"locks": None} if released else {}),
+        "locks": None if released else {"t:x": "a E 60s"},
     }
 
 
@@ -207,6 +207,7 @@ def test_a_retry_is_scheduled_with_lock_and_id_in_its_hands(queue: Queue, runnin
         "pending": {"stream": {"w": []}},
         "scheduled": {"a": NOW + 4000},
         "jobs": {"a": "a/2"},
+        "locks": {"t:x": "a S 60s"},
         "ids": {"i": "a W 86404s"},
         "records": {"a": f"retrying 2 {NOW}, 86404s"},
         "stats": {"retrying": 1},

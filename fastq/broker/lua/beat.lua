@@ -9,7 +9,8 @@
 local prefix, given, workers = KEYS[1], ARGV[1], ARGV
 local now, alive = clock(given), {}
 
--- One that is gone (evicted, or deleted by hand) is taken again; one that somebody else has is let go.
+-- One that is gone (evicted, or deleted by hand) is taken again; one that somebody else has is let go: he does not start while
+-- this job runs.
 local function extend(held)
   local locks = redis.call('HGETALL', held)
   for i = 1, #locks, 2 do

@@ -17,6 +17,7 @@
 -- @include later
 -- @include frames
 -- @include head
+-- @include instead
 local prefix = KEYS[1]
 local lane, number, given, jobs, bound, arg = ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV
 local call, sub, stream, lane_key, lane_ms = redis.call, string.sub, prefix .. 'stream', prefix .. 'lane:' .. lane, 600000
@@ -32,7 +33,7 @@ if bound > 0 then
 end
 
 -- `taken`: the locks and ids of jobs that are not written yet; they are given back if a write fails.
-local refusals, counters, taken, singles, index, waiting, now = {}, {}, {}, {}, 0, 0, nil
+local refusals, counters, taken, singles, index, waiting, now, parking = {}, {}, {}, {}, 0, 0, nil, nil
 
 local function refuse(kind, place, key, task, outcome, holder)
   holder = holder or call('GET', key) or ''
@@ -44,31 +45,55 @@ local function refuse(kind, place, key, task, outcome, holder)
   bump(counters, outcome .. ':' .. task, 1)
 end
 
--- A call under a lock that is held, by its on_conflict: 0 raise, 1 skip, 2 replace, 3 rerun. Whether it gets the lock all the same.
+-- The first job that is parked behind a lock; while there is one, the key counts as held.
+local function first_parked(lock)
+  if parking == nil then parking = call('EXISTS', prefix .. 'parking') == 1 end
+  return parking and call('LINDEX', prefix .. 'parked:' .. sub(lock, #prefix + 8), 0)
+end
+
+-- Whether a scheduled job has a lock whose job is not there: its body was lost.
+local function ownerless(value)
+  if sub(value, 17) ~= 'S' then return false end
+  local uid = sub(value, 1, 16)
+  return not (call('ZSCORE', prefix .. 'scheduled', uid) and call('HEXISTS', prefix .. 'jobs', uid) == 1)
+end
+
+-- Takes a lock. If somebody has it: the value of the lock, or what it would be.
+local function take(lock, value, ttl)
+  local parked = first_parked(lock)
+  if not parked and call('SET', lock, value, 'NX', 'PX', ttl) then return nil end
+  local held = call('GET', lock) or sub(parked, 11, 26) .. 'W'
+  if parked or not ownerless(held) then return held end
+  call('SET', lock, value, 'PX', ttl)
+  return nil
+end
+
+-- What comes of a call under a lock that is held, by its on_conflict: 0 raise, 1 skip, 2 replace, 3 rerun. Whether it gets the lock
+-- all the same.
 local function takes_over(message, lock, lock_ttl, due, max_wait, value)
-  local job = head(message)
-  local holder = sub(value, 1, 16)
-  if job.conflict < 2 then
+  local job, holder, state = head(message), sub(value, 1, 16), sub(value, 17)
+  if job.conflict < 2 or holder == job.uid then
     refuse('duplicate', index, lock, job.task, job.conflict == 1 and 'skipped' or 'raise', value)
     return false
   end
-  -- A dead holder will not hand this call on.
-  if call('ZSCORE', prefix .. 'dead', holder) then return true end
+  if state == 'E' then return true end -- it has ended: it will not hand this call on
   now = now or clock(given)
-  local body = job.conflict == 2 and call('ZSCORE', prefix .. 'scheduled', holder) and call('HGET', prefix .. 'jobs', holder)
+  local body = job.conflict == 2 and state == 'S' and call('HGET', prefix .. 'jobs', holder)
   local held = body and head(body)
   if held and held.attempt == 1 then
     due = due ~= '' and tonumber(due) or now
     if max_wait ~= '' then due = math.min(due, math.max(now, held.enqueued + tonumber(max_wait))) end
-    -- The holder keeps its uid and the time of its own enqueue (bytes 11 to 34).
-    later(prefix, holder, due, sub(message, 1, 10) .. sub(body, 11, 34) .. sub(message, 35), now)
+    later(prefix, holder, due, instead(message, held, due), now)
+    call('HDEL', prefix .. 'pending', holder) -- an older call with another policy
     call('PEXPIRE', lock, lock_ttl)
+    local kept = string.format('%.0f', due - now + 86400000)
+    if held.id ~= '' then call('PEXPIRE', prefix .. 'id:' .. held.id, kept) end
+    if held.tracked or job.tracked then mark(prefix, holder, 'scheduled', 1, now, due - now + 86400000) end
     refuse('duplicate', index, lock, job.task, 'replaced', value)
     return false
   end
   call('HSET', prefix .. 'pending', holder, message)
-  local started = sub(value, 17, 17) == 'R' or held
-  refuse('duplicate', index, lock, job.task, (job.conflict == 2 and not started) and 'replaced' or 'rerun', value)
+  refuse('duplicate', index, lock, job.task, job.conflict == 2 and state == 'W' and 'replaced' or 'rerun', value)
   return false
 end
 
@@ -82,11 +107,12 @@ local function unique_frame(frame, n, ttl, values, at)
   local refused
   for i = 1, n do
     local key = arg[at + i]
-    if call('SET', key, sub(values, 17 * i - 16, 17 * i), 'NX', 'PX', ttl) then
-      taken[#taken + 1] = key
-    else
+    local held = take(key, sub(values, 17 * i - 16, 17 * i), ttl)
+    if held then
       refused = refused or {}
-      refused[i] = key
+      refused[i] = held
+    else
+      taken[#taken + 1] = key
     end
   end
   if not refused then
@@ -100,7 +126,7 @@ local function unique_frame(frame, n, ttl, values, at)
     from = from + #message
     if refused[i] then
       local job = head(message)
-      refuse('duplicate', index + i - 1, refused[i], job.task, job.conflict == 1 and 'skipped' or 'raise')
+      refuse('duplicate', index + i - 1, arg[at + i], job.task, job.conflict == 1 and 'skipped' or 'raise', refused[i])
     else
       singles[#singles + 1] = message
     end
@@ -112,11 +138,9 @@ local function single(message, due, lock, lock_ttl, id, id_ttl, track, max_wait)
   local state = due == '' and 'W' or 'S'
   if id ~= '' and call('EXISTS', id) == 1 then return refuse('conflict', index, id, head(message).task, 'raise') end
   if lock ~= '' then
-    -- Byte 8 holds the policy; its bit 2 says "renew". Such a key counts as held while a job is parked behind it.
-    local parked = math.floor(string.byte(message, 8) / 4) % 2 == 1 and call('LINDEX', prefix .. 'parked:' .. sub(lock, #prefix + 8), 0)
-    if parked or not call('SET', lock, uid .. state, 'NX', 'PX', lock_ttl) then
-      local holder = call('GET', lock) or sub(parked, 11, 26) .. 'W'
-      if not takes_over(message, lock, lock_ttl, due, max_wait, holder) then return end
+    local held = take(lock, uid .. state, lock_ttl)
+    if held then
+      if not takes_over(message, lock, lock_ttl, due, max_wait, held) then return end
       call('SET', lock, uid .. state, 'PX', lock_ttl)
     end
     taken[#taken + 1] = lock

@@ -23,10 +23,11 @@
 -- @include bump
 -- @include mark
 -- @include later
+-- @include lost
 -- @include above
 -- @include split
 -- @include release
--- @include unhold
+-- @include unstart
 -- @include finish
 -- @include bury
 -- @include count
@@ -38,7 +39,7 @@ local reply, stale = answered(calls, number)
 if reply then return reply end
 if stale then return {STATUS.STALE} end
 
-local now, counters, lost = clock(given), {waiting = -handed_out}, 0
+local now, counters, handed = clock(given), {waiting = -handed_out}, prefix .. 'handed'
 
 -- Calls `each` with where an item of the section begins, `width` apart, and steps over the section.
 local function section(width, each)
@@ -63,23 +64,24 @@ section(2, function(i) call('HSET', prefix .. 'progress', arg[i], arg[i + 1]) en
 
 -- Locks of the plain kind go in two commands, unless a later call or a parked job may wait for one of them.
 local function unlock(n, uids, first)
+  local from = #prefix + 8 -- where a lock's suffix begins, behind "unique:"
   if call('EXISTS', prefix .. 'pending', prefix .. 'parking') > 0 then
-    local from = #prefix + 8 -- behind "unique:"
     for i = 1, n do
-      if not release(prefix, sub(arg[first + i - 1], from), sub(uids, 16 * i - 15, 16 * i), true, now, counters) then lost = lost + 1 end
+      local suffix = sub(arg[first + i - 1], from)
+      if not release(prefix, suffix, sub(uids, 16 * i - 15, 16 * i), true, now, counters) then lost(counters, suffix) end
     end
     return
   end
   local mine = {}
-  for from = 1, n, 1000 do
-    local to = math.min(from + 999, n)
-    local owners = call('MGET', unpack(arg, first + from - 1, first + to - 1))
-    for i = from, to do
-      local owner = owners[i - from + 1]
-      if owner and sub(owner, 1, 16) == sub(uids, 16 * i - 15, 16 * i) then mine[#mine + 1] = arg[first + i - 1] else lost = lost + 1 end
+  for begin = 1, n, 1000 do
+    local last = math.min(begin + 999, n)
+    local owners = call('MGET', unpack(arg, first + begin - 1, first + last - 1))
+    for i = begin, last do
+      local lock, owner = arg[first + i - 1], owners[i - begin + 1]
+      if owner and sub(owner, 1, 16) == sub(uids, 16 * i - 15, 16 * i) then mine[#mine + 1] = lock else lost(counters, sub(lock, from)) end
     end
   end
-  for from = 1, #mine, 1000 do call('DEL', unpack(mine, from, math.min(from + 999, #mine))) end
+  for begin = 1, #mine, 1000 do call('DEL', unpack(mine, begin, math.min(begin + 999, #mine))) end
 end
 
 local n = tonumber(arg[at])
@@ -89,7 +91,6 @@ else
   unlock(n, arg[at + 1], at + 2)
   at = at + 2 + n
 end
-bump(counters, 'locks_lost', lost)
 
 section(2, function(i) bump(counters, arg[i], tonumber(arg[i + 1])) end)
 section(3, function(i)
@@ -102,7 +103,10 @@ section(2, function(i)
   local job = head(message)
   later(prefix, job.uid, tonumber(arg[i]), message, now)
   if job.attempt > 1 then bump(counters, 'retrying', 1) end
-  if job.renew then unhold(prefix, worker, job, 'S', tonumber(arg[i]), now) end
+  if job.lock ~= '' then
+    unstart(prefix, worker, job, 'S', tonumber(arg[i]), now, counters)
+    call('HDEL', handed, job.uid)
+  end
   if job.tracked then mark(prefix, job.uid, 'retrying', job.attempt, now, tonumber(arg[i]) - now + 86400000) end
   if job.id ~= '' then call('PEXPIRE', prefix .. 'id:' .. job.id, string.format('%.0f', tonumber(arg[i]) - now + 86400000)) end
 end)
@@ -114,11 +118,16 @@ section(2, function(i)
 end)
 local next_id
 section(2, function(i)
-  next_id = next_id or above(prefix, now)
   for _, message in ipairs(split(arg[i + 1], '')) do
-    -- Byte 8 holds the policy; its bit 2 says "renew".
-    if math.floor(string.byte(message, 8) / 4) % 2 == 1 then unhold(prefix, worker, head(message), 'W', now, now) end
+    -- Byte 8 holds the policy; from 4 on it is one of those whose start was noted in the lock.
+    if #message >= 48 and string.byte(message, 8) >= 4 then
+      local job = head(message)
+      unstart(prefix, worker, job, 'W', now, now, counters)
+      call('HDEL', handed, job.uid)
+      next_id = nil -- a parked job may have come in
+    end
   end
+  next_id = next_id or above(prefix, now)
   call('XADD', prefix .. 'front', next_id(), 'f', arg[i + 1])
   bump(counters, 'waiting', tonumber(arg[i]))
 end)

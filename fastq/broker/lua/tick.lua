@@ -45,7 +45,7 @@ count(prefix, counters)
 local gate, cancelled = redis.call('GET', prefix .. 'gate') or '', {}
 if gate ~= '' then
   local length = redis.call('XLEN', prefix .. 'stream') + redis.call('XLEN', prefix .. 'front') + redis.call('XLEN', prefix .. 'suspects')
-  if length == 0 and gate == 'cancelled' then
+  if length == 0 and gate == 'cancelled' and redis.call('EXISTS', prefix .. 'parking') == 0 then
     -- No job is waiting or running: the wishes that are left came too late.
     redis.call('DEL', prefix .. 'cancelled', prefix .. 'gate')
     gate = ''

@@ -1,5 +1,5 @@
 -- @include mark
--- @include bump
+-- @include lost
 -- @include release
 -- Ends a job's hold on its lock, its id and its place among the cancelled: the one place where that happens. `how` is its final
 -- state, or "deleted"; `started`: it has been tried. Whoever waits for the result of a tracked job is woken, but for a success,
@@ -11,11 +11,18 @@ local function finish(prefix, job, how, started, now, counters)
   if job.lock ~= '' then
     -- until: 0 done, 1 success, 2 start, 3 ttl
     local free = anyway or job.until_ == 0 or (job.until_ == 1 and good)
-    local own = release(prefix, job.lock, job.uid, free, now, counters)
-    if free and not own and not anyway then
-      bump(counters, 'locks_lost', 1)
-      bump(counters, 'locks_lost:' .. job.task, 1)
+    if job.renew then
+      local running = prefix .. 'running'
+      if string.sub(redis.call('HGET', running, job.lock) or '', 1, 16) == job.uid then redis.call('HDEL', running, job.lock) end
     end
+    local own = release(prefix, job.lock, job.uid, free, now, counters)
+    if free and not own and not anyway then lost(counters, job.lock) end
+    -- What is left of a lock that lived as long as its job is its ttl.
+    local lock = prefix .. 'unique:' .. job.lock
+    if own and not free and job.renew and redis.call('GETRANGE', lock, 0, 15) == job.uid then
+      redis.call('PEXPIRE', lock, string.format('%.0f', job.ttl))
+    end
+    redis.call('HDEL', prefix .. 'handed', job.uid)
   end
   if job.id ~= '' then
     local key = prefix .. 'id:' .. job.id

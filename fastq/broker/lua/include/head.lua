@@ -17,5 +17,6 @@ local function head(message)
     -- One that is announced but is not there (a corrupt message) must not end the script.
     if flags % 2 ^ i >= 2 ^ (i - 1) and at + 7 <= #message then job[name], at = struct.unpack('<I8', message, at) end
   end
+  job.extras_at = at -- where the extras begin, if there are any, else the payload
   return job
 end

@@ -1,5 +1,6 @@
 -- @include bump
 -- @include frames
+-- @include came_due
 -- Moves up to `limit` jobs that are due from the schedule to the stream. Returns how many, how many had lost their message, and
 -- the ms until the next one is due (-1: none).
 local function promote(prefix, limit, now, counters)
@@ -13,6 +14,7 @@ local function promote(prefix, limit, now, counters)
       if message then
         messages[#messages + 1] = message
         if #message > 10 and struct.unpack('<I2', message, 9) > 1 then retrying = retrying + 1 end
+        came_due(prefix, message)
       else
         lost = lost + 1
       end

@@ -5,12 +5,13 @@
 -- @include above
 -- @include finish
 -- @include bury
--- @include unhold
+-- @include unstart
 -- Takes up to `limit` entries from a worker that is gone. Jobs that it had not settled come back as frames of one, with `crash`
 -- (0 or 1) added to their crashes: to `front` up to the first, to the suspects after that, to the dead beyond `max_crashes`.
 -- Returns jobs brought back, entries lost (their bodies are gone), and whether anything may be left.
 local function reclaim(prefix, worker, crash, limit, max_crashes, now, counters)
-  local back, lost, next_id = 0, 0, nil
+  local back, lost, next_id, handed = 0, 0, nil, prefix .. 'handed'
+  local any_handed = redis.call('EXISTS', handed) == 1
   for _, name in ipairs({'suspects', 'front', 'stream'}) do
     local stream = prefix .. name
     local pending = redis.pcall('XPENDING', stream, 'fastq', '-', '+', limit, worker)
@@ -22,18 +23,26 @@ local function reclaim(prefix, worker, crash, limit, max_crashes, now, counters)
           lost = lost + 1
         else
           for _, message in ipairs(split(frame, redis.call('HGET', prefix .. 'progress', id) or '')) do
-            next_id = next_id or above(prefix, now)
             if #message < 48 then
+              next_id = next_id or above(prefix, now)
               redis.call('XADD', prefix .. 'front', next_id(), 'f', message)
             else
+              -- Arguments that a later call left, and that it had started with, are its own now.
+              message = any_handed and redis.call('HGET', handed, string.sub(message, 11, 26)) or message
               local crashes = string.byte(message, 7) + crash
               message = string.sub(message, 1, 6) .. string.char(math.min(crashes, 255)) .. string.sub(message, 8)
               if crashes > max_crashes then
                 local job = head(message)
                 bury(prefix, job.uid, message, 'worker lost: ' .. crashes .. ' workers died with this job in hand', now, counters)
                 finish(prefix, job, 'dead', true, now, counters)
+                next_id = nil -- a parked job may have come in
               else
-                if math.floor(string.byte(message, 8) / 4) % 2 == 1 then unhold(prefix, worker, head(message), 'W', now, now) end
+                if string.byte(message, 8) >= 4 then
+                  unstart(prefix, worker, head(message), 'W', now, now, counters)
+                  next_id = nil
+                end
+                if any_handed then redis.call('HDEL', handed, string.sub(message, 11, 26)) end
+                next_id = next_id or above(prefix, now)
                 redis.call('XADD', prefix .. (crashes > 1 and 'suspects' or 'front'), next_id(), 'f', message)
                 back = back + 1
               end

@@ -1,9 +1,32 @@
+-- @include head
+-- @include enter
+-- @include rerun
+-- @include runs
 -- @include unpark
--- Lets parked jobs in whose lock nobody has any more (its holder, or its queue, was lost); looks at a few locks a call.
+-- Looks after a few of the jobs and calls whose turn nobody may come to give: parked ones whose lock is gone or their own while no
+-- other job runs, and calls left to a job that has lost its lock to another, or was itself lost a day ago.
 local function rescue(prefix, now, counters)
-  for _, suffix in ipairs(redis.call('SRANDMEMBER', prefix .. 'parking', 20)) do
-    if redis.call('EXISTS', prefix .. 'unique:' .. suffix) == 0 and not unpark(prefix, suffix, now, counters) then
-      redis.call('SREM', prefix .. 'parking', suffix)
+  local call = redis.call
+  for _, suffix in ipairs(call('SRANDMEMBER', prefix .. 'parking', 20)) do
+    local first, owner = call('LINDEX', prefix .. 'parked:' .. suffix, 0), call('GETRANGE', prefix .. 'unique:' .. suffix, 0, 15)
+    if not first then
+      call('SREM', prefix .. 'parking', suffix)
+    elseif (owner == '' or owner == string.sub(first, 11, 26)) and not runs(prefix, suffix, '') then
+      unpark(prefix, suffix, now, counters)
+    end
+  end
+  local pending = prefix .. 'pending'
+  local some = call('HRANDFIELD', pending, 20, 'WITHVALUES')
+  for i = 1, #some, 2 do
+    local uid, message = some[i], some[i + 1]
+    local job = head(message)
+    local owner = call('GETRANGE', prefix .. 'unique:' .. job.lock, 0, 15)
+    if owner ~= uid and owner ~= '' then
+      call('HDEL', pending, uid)
+      rerun(prefix, owner, message)
+    elseif owner == '' and job.enqueued < now - 86400000 then
+      call('HDEL', pending, uid)
+      enter(prefix, 'stream', message, '*', now, counters)
     end
   end
 end

@@ -1,6 +1,6 @@
 -- @include above
 -- @include enter
--- Lets the first parked job of a lock in, with the lock; its uid, or nil if none is parked.
+-- Lets the first parked job of a key in, with the lock, whoever has it; its uid, or nil if none is parked.
 local function unpark(prefix, suffix, now, counters)
   local parked = prefix .. 'parked:' .. suffix
   local message = redis.call('LPOP', parked)

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     )
     from fastq.job import BulkResult, Conflict, Duplicate, Job
     from fastq.locks import LockInfo
+    from fastq.middleware import Middleware, OutgoingCall
     from fastq.queues import Queue, QueueCounts, WorkerInfo
     from fastq.retry import Backoff, Drop, Retry
     from fastq.task import BoundTask, PreparedCall, Task
@@ -69,6 +70,7 @@ _HOME = {
     ),
     "job": ("BulkResult", "Conflict", "Duplicate", "Job"),
     "locks": ("LockInfo",),
+    "middleware": ("Middleware", "OutgoingCall"),
     "queues": ("Queue", "QueueCounts", "WorkerInfo"),
     "retry": ("Backoff", "Drop", "Retry"),
     "task": ("BoundTask", "PreparedCall", "Task"),
@@ -97,6 +99,8 @@ __all__ = [
     "JobFailed",
     "JobIDConflictError",
     "LockInfo",
+    "Middleware",
+    "OutgoingCall",
     "PayloadError",
     "PreparedCall",
     "Queue",

@@ -15,7 +15,9 @@ from fastq.config import DEFAULT_QUEUE, Config, DeadBounds, check_name, check_se
 from fastq.errors import ConfigError
 from fastq.job import BulkResult, Job, uid_bytes
 from fastq.keys import QueueKeys, queue_keys
+from fastq.lifespan import Lifespans
 from fastq.locks import Locks
+from fastq.middleware import Middlewares
 from fastq.options import CallOptions, Options
 from fastq.producer import Producer
 from fastq.queues import Queue
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+S = TypeVar("S")
+M = TypeVar("M")
+L = TypeVar("L", bound=Callable[..., Any])
 
 
 class NamedCalls:
@@ -119,7 +124,9 @@ class FastQ:
             redis_options=dict(redis_options or {}),
         )
         self.broker = Broker(self.config)
-        self.producer = Producer(self.config, self.broker, self)
+        self.middlewares = Middlewares()
+        self.lifespans = Lifespans()
+        self.producer = Producer(self.config, self.broker, self, self.middlewares.outgoing)
         self.move(self.config, self.broker)
         self._tasks: dict[str, Task[Any, Any]] = {}
         self._by_name = NamedCalls(self, {})
@@ -147,6 +154,35 @@ class FastQ:
         if isinstance(function, str):
             raise ConfigError(f'@app.task({function!r}): a name is given as name={function!r}')
         return self._register(function, cast(TaskOptions, options))
+
+    def middleware(self, given: M) -> M:
+        """Register code around each enqueue and each run: a `Middleware`, or an async function of (job, call_next).
+
+        >>> @app.middleware
+        ... async def timed(job: CurrentJob, call_next: Next) -> Any:
+        ...     with timer(job.task):
+        ...         return await call_next()
+        """
+        self.middlewares.add(given)
+        return given
+
+    def lifespan(self, given: L) -> L:
+        """Register what each worker process sets up before its first job and tears down after its last one.
+
+        >>> @app.lifespan
+        ... async def resources() -> AsyncIterator[Resources]:
+        ...     async with create_pool() as pool:
+        ...         yield Resources(pool)
+        """
+        self.lifespans.add(given)
+        return given
+
+    def state(self, kind: type[S]) -> S:
+        """What a lifespan of this process has yielded, by its type. Raises LookupError outside of workers.
+
+        >>> app.state(Resources).pool  # doctest: +SKIP
+        """
+        return self.lifespans.state(kind)
 
     def import_tasks(self) -> None:
         """Import the modules of `include`, so that their tasks are registered. Raises ImportError."""

@@ -71,6 +71,12 @@ class CurrentJob:
         return datetime.now(UTC) + timedelta(seconds=self._run.begun + self._run.timeout - monotonic())
 
     @property
+    def headers(self) -> dict[str, str]:
+        """What middleware gave it on its way, when it was enqueued."""
+        headers = self._run.message.extras.get("headers", {})
+        return dict(headers) if isinstance(headers, dict) else {}
+
+    @property
     def lock(self) -> HeldLock | None:
         """The lock that it began with, or None for a job without one, or whose lock went at its start."""
         message, holding = self._run.message, self._run.holding

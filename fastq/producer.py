@@ -4,7 +4,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import weakref
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Sequence
 from contextlib import aclosing, suppress
 from itertools import chain
 from typing import Any, cast
@@ -18,6 +18,7 @@ from fastq.errors import BrokerError, ConfigError, DuplicateJobError, JobIDConfl
 from fastq.job import BulkResult, ConflictOutcome, Job, JobReader, uid_string
 from fastq.keys import QueueKeys
 from fastq.merger import Merger
+from fastq.middleware import OutgoingCall
 from fastq.options import Options
 from fastq.route import Args, Encoded, Kwargs, Route
 from fastq.task import Item, Target
@@ -29,7 +30,10 @@ _log = logging.getLogger("fastq")
 class Producer:
     """The one way into the queues, from any thread, event loop or forked child."""
 
-    def __init__(self, config: Config, broker: Broker, reader: JobReader) -> None:
+    def __init__(
+        self, config: Config, broker: Broker, reader: JobReader, outgoing: Sequence[Callable[[OutgoingCall], None]] = ()
+    ) -> None:
+        self._outgoing = outgoing
         self._reader = reader
         self._warned_of_loop = False
         self.move(config, broker)
@@ -49,12 +53,12 @@ class Producer:
             return route
         found = self._moved.get(route)
         if found is None:
-            found = self._moved[route] = Route(self._config, route.target, route.options)
+            found = self._moved[route] = Route(self._config, route.target, route.options, self._outgoing)
         return found
 
     def route(self, target: Target, options: Options) -> Route:
         """What all calls with this target and these options share. Raises UniqueConfigError."""
-        return Route(self._config, target, options)
+        return Route(self._config, target, options, self._outgoing)
 
     def enqueue(self, route: Route, args: Args, kwargs: Kwargs) -> Job:
         """Enqueue one job. Raises PayloadError, AlreadyEnqueued, QueueFull, BrokerError."""

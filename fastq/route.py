@@ -1,13 +1,15 @@
 """Routes: what all calls with one target and the same options share, made once so that a call does little."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fastq.broker.requests import plain_frame, single
 from fastq.codec import EncodeError, Message, Template, encode_plain, new_uid, payload_error
 from fastq.config import Config
+from fastq.errors import PayloadError
 from fastq.keys import queue_keys
+from fastq.middleware import OutgoingCall
 from fastq.options import Options
 from fastq.task import Target
 from fastq.unique import lock_key_maker
@@ -35,7 +37,7 @@ class Encoded:
 
 
 class Route:
-    """The way of one kind of call. `packable`: its jobs can be packed into frames in compiled code.
+    """The way of one kind of call. `outgoing` are functions that see each job before it is sent.
 
     Raises UniqueConfigError when made, for a lock that names a parameter the task does not have.
     """
@@ -48,6 +50,8 @@ class Route:
         "_job_id",
         "_lock_ttl_ms",
         "_max_wait_ms",
+        "_outgoing",
+        "_packable",
         "_signature",
         "_track_ms",
         "config",
@@ -58,7 +62,6 @@ class Route:
         "laned",
         "lock_ttl_ms",
         "options",
-        "packable",
         "queue",
         "target",
         "task",
@@ -66,7 +69,10 @@ class Route:
         "validate",
     )
 
-    def __init__(self, config: Config, target: Target, options: Options) -> None:
+    def __init__(
+        self, config: Config, target: Target, options: Options, outgoing: Sequence[Callable[[OutgoingCall], None]] = ()
+    ) -> None:
+        self._outgoing = outgoing
         unique = options.unique
         tracked = target.tracked or bool(options.job_id)
         self.config, self.target, self.options = config, target, options
@@ -107,7 +113,12 @@ class Route:
         # Whole frames of unique jobs are for locks that the server only sets or not; any other kind needs a look at the job.
         refuses = unique is None or (unique.on_conflict in ("raise", "skip") and not unique.renew)
         scheduled = bool(self._delay_ms or self._at_ms)
-        self.packable = refuses and not (scheduled or tracked or options.job_id or self.validate)
+        self._packable = refuses and not (scheduled or tracked or options.job_id or self.validate)
+
+    @property
+    def packable(self) -> bool:
+        """Whether its jobs can be packed into frames in compiled code."""
+        return self._packable and not self._outgoing
 
     def encode(self, args: Args, kwargs: Kwargs, now_ms: int) -> Encoded:
         """Check and encode a call. Raises PayloadError."""
@@ -123,9 +134,23 @@ class Route:
             message = self.template.encode(args, kwargs, uid, now_ms, due_ms, lock_key, self._job_id)
         except EncodeError as error:
             raise payload_error(self.task, error) from None
+        if self._outgoing:
+            message = self._with_headers(message)
         if self.validate and signature is not None:
             signature.decoder.decode(Message(message).payload)
         return Encoded(uid, message, due_ms, lock_key, not (due_ms or lock_key or self._job_id or self._track_ms))
+
+    def _with_headers(self, message: bytes) -> bytes:
+        call = OutgoingCall(self.task, self.queue, {})
+        for see in self._outgoing:
+            see(call)
+        if not call.headers:
+            return message
+        view = Message(message)
+        message = view.replace(extras=encode_plain({**view.extras, "headers": call.headers}))
+        if len(message) > self.config.max_payload:
+            raise PayloadError(f"{self.task}: with its headers the message has {len(message)} bytes, more than max_payload")
+        return message
 
     def group(self, job: Encoded, now_ms: int) -> Sequence[Arg]:
         """The arguments of the script that add this job alone."""

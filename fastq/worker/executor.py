@@ -10,6 +10,7 @@ from typing import Any
 
 from fastq.codec import Message, Template, encode_plain, new_uid
 from fastq.errors import PayloadError
+from fastq.middleware import Middlewares
 from fastq.retry import Drop, Retry, RetryPolicy, retries_as_sent
 from fastq.task import Task
 from fastq.worker.report import Outcome
@@ -29,8 +30,9 @@ UNKNOWN_DELAYS_MS = (1000, 2000, 5000, 10_000, 30_000, 60_000)
 class Executor:
     """Turns what happens to runs into outcomes on their holdings."""
 
-    def __init__(self, threads: Threads, now_ms: Callable[[], int]) -> None:
+    def __init__(self, threads: Threads, now_ms: Callable[[], int], middlewares: Middlewares) -> None:
         self._threads = threads
+        self._middlewares = middlewares
         self._now_ms = now_ms
 
     def line(self, task: Task[Any, Any]) -> Line:
@@ -38,7 +40,7 @@ class Executor:
         call: Callable[..., Coroutine[Any, Any, Any]]
         call = task.fn if task.is_async else self._threads.caller(task.fn)
         return Line(
-            task, task.name, call, task.decoder, asks=task.track, keeps=task.track, timeout=task.timeout or 0.0
+            task, task.name, self._middlewares.around(call), task.decoder, asks=task.track, keeps=task.track, timeout=task.timeout or 0.0
         )
 
     # --- what the runner reports

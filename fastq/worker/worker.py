@@ -131,7 +131,7 @@ class Worker:
         self._broker = broker
         self._name = self._given_name or host_and_process()
         threads = Threads(loop)
-        self._executor = self.executor_type(threads, broker.clock.now_ms)
+        self._executor = self.executor_type(threads, broker.clock.now_ms, self._app.middlewares)
         self._runner = Runner(
             loop,
             lost=self._executor.lost,
@@ -157,7 +157,8 @@ class Worker:
         self._safeguard = Safeguard(self._heart, self._runner, self._holdings, self._deadlines.tell)
         with _signals(loop, self.stop), Watch(loop, self._runner):
             try:
-                await self._serve()
+                async with self._app.lifespans.entered():
+                    await self._serve()
             finally:
                 threads.close()
                 self._calls.close()

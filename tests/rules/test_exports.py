@@ -9,9 +9,9 @@ import fastq
 
 ROOT = Path(__file__).parents[2]
 
-DECLARE = {"FastQ", "DeadBounds", "Task", "Unique", "Backoff", "Retry", "Drop", "current_job"}
+DECLARE = {"FastQ", "DeadBounds", "Task", "Unique", "Backoff", "Retry", "Drop", "Middleware", "current_job"}
 RETURNED = {"BoundTask", "BulkResult", "Conflict", "CurrentJob", "Duplicate", "Job", "LockInfo", "PreparedCall"}
-RETURNED |= {"DeadJob", "Queue", "QueueCounts", "ReplayRefusal", "ReplayResult", "WorkerInfo"}
+RETURNED |= {"DeadJob", "OutgoingCall", "Queue", "QueueCounts", "ReplayRefusal", "ReplayResult", "WorkerInfo"}
 ERRORS = {
     "FastQError",
     "AlreadyEnqueued",

@@ -14,7 +14,7 @@ LAYERS = (
     ("fastq_ext",),
     ("fastq.job", "fastq.errors", "fastq.config", "fastq.keys", "fastq.retry"),
     ("fastq.codec",),
-    ("fastq.unique", "fastq.options", "fastq.task", "fastq.current"),
+    ("fastq.unique", "fastq.options", "fastq.task", "fastq.current", "fastq.middleware", "fastq.lifespan"),
     ("fastq.broker", "fastq.embedded", "fastq.embedded_guard"),
     ("fastq.route", "fastq.bulk", "fastq.merger", "fastq.producer"),
     ("fastq.results", "fastq.locks", "fastq.dead", "fastq.queues", "fastq.app"),

@@ -91,7 +91,7 @@ def _pending(client: redis.Redis, stream: bytes, entries: Mapping[bytes, str]) -
         return {}
     held: dict[str, list[str]] = {row["name"].decode(): [] for row in consumers}
     for row in rows:
-        held[row["consumer"].decode()].append(entries.get(row["message_id"], "(gone)"))
+        held.setdefault(row["consumer"].decode(), []).append(entries.get(row["message_id"], "(gone)"))
     return held
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 STRIDE = 1000  # every so many jobs one is marked: a mark at each would be a part of what is measured
 MOST_DELAYS = 1 << 16
 
-_MARKS = struct.Struct("<qddd")  # jobs done when last marked, when the first ran, CPU seconds used then and at the last mark
+_MARKS = struct.Struct("<qddd")  # jobs done when last marked; when the first ran; CPU seconds used then and at the end
 _DELAY = struct.Struct("<d")
 _COUNT = struct.Struct("<q")
 _DELAYS_AT = _MARKS.size + _COUNT.size
@@ -45,11 +45,15 @@ class Meter:
 
     def mark(self, done: int) -> None:
         """Note that `done` jobs have run by now; the first call is that of the first job."""
-        _, first, cpu_first, _ = _MARKS.unpack_from(self._memory)
-        cpu = time.process_time()
+        _, first, cpu_first, cpu_end = _MARKS.unpack_from(self._memory)
         if not first:
-            first, cpu_first = time.monotonic(), cpu
-        _MARKS.pack_into(self._memory, 0, done, first, cpu_first, cpu)
+            first, cpu_first = time.monotonic(), time.process_time()
+        _MARKS.pack_into(self._memory, 0, done, first, cpu_first, cpu_end)
+
+    def end(self) -> None:
+        """Note that the worker has ended."""
+        done, first, cpu_first, _ = _MARKS.unpack_from(self._memory)
+        _MARKS.pack_into(self._memory, 0, done, first, cpu_first, time.process_time())
 
     def add_delay(self, seconds: float) -> None:
         """Note how long a job waited for its start."""
@@ -71,10 +75,10 @@ class Meter:
         return float(_MARKS.unpack_from(self._memory)[1])
 
     @property
-    def cpu_per_job(self) -> float:
-        """Seconds of the worker's CPU per job, from the first job to the last one marked."""
-        done, _, first, last = _MARKS.unpack_from(self._memory)
-        return float((last - first) / (done - 1))
+    def cpu_seconds(self) -> float:
+        """What the worker has used of the CPU from the first job to its end, once it has ended."""
+        _, _, first, end = _MARKS.unpack_from(self._memory)
+        return float(end - first)
 
     @property
     def delay_count(self) -> int:

@@ -62,7 +62,7 @@ def _producer(function: Callable[..., Any], **arguments: Any) -> Callable[[Stage
 
 def _worker(fill: Callable[..., Any], **arguments: Any) -> Callable[[Stage, int, Callable[[int], Any]], None]:
     def run(stage: Stage, jobs: int, watch: Callable[[int], Any]) -> None:
-        with stage.worker() as (worker, meter):
+        with Meter() as meter, stage.worker(meter) as worker:
             meter.wait(lambda: stage.workers() > 0, alive=worker.check, timeout=30)
             time.sleep(0.5)  # the rest of its start
             worker.freeze()

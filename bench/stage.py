@@ -6,8 +6,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -93,20 +92,20 @@ class Stage:
 
     # --- the load
 
-    @contextmanager
-    def worker(self) -> Iterator[tuple[Child, Meter]]:
-        """A worker process and its meter."""
-        with Meter() as meter, Child(work, self.url, meter=meter.path, concurrency=SLOTS) as worker:
-            yield worker, meter
+    def worker(self, meter: Meter) -> Child:
+        """A worker process that tells `meter`."""
+        return Child(work, self.url, meter=meter.path, concurrency=SLOTS)
 
     def drain(self, jobs: int) -> tuple[float, float]:
         """Jobs a second that one new worker process does of the `jobs` that wait, from the first until all are settled.
 
         And the seconds of CPU that it takes per job.
         """
-        with self.worker() as (worker, meter):
-            meter.wait(lambda: not self.waiting_entries(), alive=worker.check, timeout=DRAIN_TIMEOUT)
-            return jobs / (time.monotonic() - meter.first), meter.cpu_per_job
+        with Meter() as meter:
+            with self.worker(meter) as worker:
+                meter.wait(lambda: not self.waiting_entries(), alive=worker.check, timeout=DRAIN_TIMEOUT)
+                rate = jobs / (time.monotonic() - meter.first)
+            return rate, meter.cpu_seconds / jobs
 
     def reference(self, script: str, *arguments: object) -> str:
         """What a script of bench/reference prints, run on this server."""

@@ -38,3 +38,4 @@ def work(meter: str, concurrency: int) -> None:
     global _meter
     _meter = Meter(meter)
     app.worker(concurrency=concurrency).run()
+    _meter.end()

@@ -1,6 +1,6 @@
 """What a job costs producer and worker: microseconds of CPU, beside a hash in C, the pace of the machine.
 
-A busy machine makes rates worse than they are; these it leaves nearly alone.
+A busy machine makes rates worse than they are; these suffer less.
 """
 
 from __future__ import annotations

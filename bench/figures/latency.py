@@ -5,6 +5,7 @@ from __future__ import annotations
 from bench import producers
 from bench.children import call
 from bench.figure import Figure
+from bench.meter import Meter
 from bench.stage import Stage
 
 PER_SECOND = 200
@@ -16,7 +17,7 @@ def delays(stage: Stage, jobs: int = JOBS) -> list[float]:
 
     def run() -> list[float]:
         stage.clear()
-        with stage.worker() as (worker, meter):
+        with Meter() as meter, stage.worker(meter) as worker:
             call(producers.steady, stage.url, jobs=1, per_second=PER_SECOND)
             meter.wait(lambda: meter.delay_count == 1, alive=worker.check, timeout=30)
             call(producers.steady, stage.url, jobs=jobs, per_second=PER_SECOND)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bench import producers
 from bench.children import call
 from bench.figure import Figure
+from bench.meter import Meter
 from bench.stage import Stage
 
 JOBS = 5_000_000
@@ -12,7 +13,7 @@ JOBS = 5_000_000
 
 def _growth(stage: Stage, *, handles: bool) -> float:
     stage.clear()
-    with stage.worker() as (worker, meter):
+    with Meter() as meter, stage.worker(meter) as worker:
         grown = call(producers.memory, stage.url, jobs=stage.jobs(JOBS), handles=handles)
         meter.wait(lambda: not stage.waiting_entries(), alive=worker.check, timeout=120)
     return float(grown)

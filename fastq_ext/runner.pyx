@@ -144,9 +144,16 @@ cdef class Slot:
         return self.step(error)
 
     def close(self):
-        coroutine, self.coroutine = self.coroutine, None
-        if coroutine is not None:
+        """End the job in it by force. Raises RuntimeError when its coroutine ignores even that."""
+        coroutine, context = self.coroutine, self.context
+        if coroutine is None:
+            return
+        self.leave()
+        PyContext_Enter(context)
+        try:
             coroutine.close()
+        finally:
+            PyContext_Exit(context)
 
     cdef object step(self, object error):
         """Goes on until there is something to wait for, which is returned; StopIteration ends the slot."""

@@ -17,7 +17,7 @@ PATIENCE = 5.0  # seconds that a cancelled job may take to end
 
 
 class Deadlines:
-    """Tells late runs to stop; those that do not listen lose their turn, and the slot is replaced."""
+    """Tells late runs to stop; those that do not listen lose their turn and are ended by force."""
 
     def __init__(self, runner: Runner, failed: Callable[[Run, BaseException], None], replace: Callable[[Run], None]) -> None:
         self._runner = runner
@@ -53,10 +53,22 @@ class Deadlines:
             return False
         if now - at < PATIENCE:
             return True
-        _log.error("task=%s uid=%s does not end although it was cancelled: its slot is given to others",
+        _log.error("task=%s uid=%s does not end although it was cancelled: it is ended by force",
                    run.line.task.name, run.message.uid.hex())  # fmt: skip
         if run.alive:
             self._failed(run, asyncio.CancelledError())
         run.ended = True
         self._replace(run)
+        end_by_force(run)
         return False
+
+
+def end_by_force(run: Run) -> None:
+    """Close the coroutine of a run whose outcome counts no more, and the task it was in: neither may outlive its turn."""
+    slot = run.slot
+    try:
+        slot.close()
+    except RuntimeError:
+        _log.error("task=%s uid=%s cannot even be ended by force", run.line.task.name, run.message.uid.hex())
+    if slot.task is not None:
+        slot.task.cancel()

@@ -60,6 +60,17 @@ async def stubborn(key: str, seconds: float) -> None:
                 continue
 
 
+async def defiant(key: str, seconds: float) -> None:
+    """Does not even listen when its coroutine is closed."""
+    end = time.monotonic() + seconds
+    with Ledger.here().run(key, current_job().attempt):
+        while time.monotonic() < end:
+            try:
+                await asyncio.sleep(0.05)
+            except BaseException:
+                continue
+
+
 async def die(key: str) -> None:
     """Takes its worker with it."""
     Ledger.here().start(key, current_job().attempt)
@@ -98,6 +109,7 @@ TASKS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "fail": (fail, {"retries": AT_ONCE}),
     "limited": (nap, {"timeout": 0.2, "retries": 0}),
     "stubborn": (stubborn, {"timeout": 0.2, "retries": 0}),
+    "defiant": (defiant, {}),
     "die": (die, {}),
     "hog": (hog, {}),
     "drop": (drop, {}),

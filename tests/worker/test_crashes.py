@@ -11,6 +11,7 @@ import pytest
 from fastq.codec import Frame
 from fastq.keys import queue_keys
 from tests.support import process
+from tests.support.builders import message
 from tests.worker.conftest import Bench
 
 
@@ -72,6 +73,23 @@ def test_jobs_of_a_frame_that_were_settled_are_not_run_again(bench: Bench, tmp_p
     starts = bench.ledger.read().starts
     assert {starts[key] for key in quick} == {1}
     assert {starts[key] for key in slow} == {2}
+
+
+def test_a_corrupt_end_of_a_frame_is_not_buried_again_after_a_crash(bench: Bench, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    jobs = [message(label, task="wait_for", args=[label, str(gate)]) for label in "ab"]
+    bench.client.xadd(queue_keys(bench.namespace, "default").stream, {b"f": b"".join(jobs) + b"corrupt" * 20})
+    worker = bench.start()
+    bench.wait_started("a", "b")
+    process.wait_until(lambda: bench.stat("dead") == 1)
+
+    worker.kill()
+    gate.touch()
+    bench.start()
+    bench.wait_settled()
+
+    assert bench.ledger.read().ends == {"a": 1, "b": 1}
+    assert (bench.stat("dead"), len(bench.state()["dead"])) == (1, 1)
 
 
 def test_a_job_that_kills_its_workers_is_buried_and_those_near_it_finish(bench: Bench) -> None:

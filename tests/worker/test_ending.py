@@ -85,6 +85,20 @@ def test_a_thread_that_cannot_be_stopped_does_not_hold_up_the_end(bench: Bench) 
     assert waiting(bench) == 1
 
 
+@pytest.mark.parametrize("task", ["stubborn", "defiant"])
+def test_a_job_that_does_not_listen_does_not_hold_up_the_end(bench: Bench, task: str) -> None:
+    bench.task[task].using(timeout=None).enqueue("a", 1000)
+    worker = bench.start(grace=0.2)
+    bench.wait_started("a")
+
+    began = time.monotonic()
+    worker.send(signal.SIGTERM)
+
+    assert worker.wait(10) == 0
+    assert time.monotonic() - began < 5
+    assert waiting(bench) == 1
+
+
 def test_a_worker_that_waits_for_jobs_ends_at_once(bench: Bench) -> None:
     worker = bench.start()
     bench.task["note"].enqueue("a")

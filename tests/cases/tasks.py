@@ -4,18 +4,22 @@ python -c "from tests.cases.tasks import main; main()" '{"url": ..., "namespace"
 """
 
 import asyncio
+import itertools
 import json
 import os
 import signal
 import sys
 import threading
 import time
-from typing import Any
+from collections import defaultdict
+from typing import Any, ClassVar
 
 from fastq import Backoff, Drop, FastQ, Unique, current_job
 from fastq.logs import set_up
 from tests.support.ledger import Ledger
 
+UNTIL: tuple[Any, ...] = ("done", "success", "start", "ttl")
+ON_CONFLICT: tuple[Any, ...] = ("raise", "skip", "replace", "rerun")
 QUICK_RETRIES = Backoff(retries=5, delay=0.2, factor=1.2, jitter=0)
 
 
@@ -38,6 +42,27 @@ class Tasks:
         self.expect = app.task(expect, name="expect", retries=QUICK_RETRIES)
         self.of_queue = {name: app.task(work, name=f"work_{name}", queue=name, retries=QUICK_RETRIES) for name in "abc"}
         self.defaults = app.task(fails, name="defaults")
+
+
+class Policies:
+    """A task for each policy of unique jobs that there can be, by a name such as `done-rerun-renew`.
+
+    With until "done" a lock outlives every run of its job. The other locks are short, so that the end of a soak need not wait for
+    them: runs of one of their keys may overlap.
+    """
+
+    # Of the program: producers of one process that share a policy take turns, so that it is known whose call came last.
+    order: ClassVar[dict[str, threading.Lock]] = defaultdict(threading.Lock)
+
+    def __init__(self, app: FastQ) -> None:
+        self.tasks: dict[str, Any] = {}
+        for until, conflict, renew in itertools.product(UNTIL, ON_CONFLICT, (False, True)):
+            if until in ("start", "ttl") and (renew or conflict in ("replace", "rerun")):
+                continue
+            name = "-".join((until, conflict, *(("renew",) if renew else ())))
+            ttl = 2 if renew or until != "done" else 600
+            unique = Unique(ttl=ttl, key=lock_key, until=until, on_conflict=conflict, renew=renew)
+            self.tasks[name] = app.task(work_alone, name=name, retries=QUICK_RETRIES, timeout=60, unique=unique)
 
 
 def lock_key(label: str, seconds: float = 0.0, failures: int = 0, gate: str = "") -> str:
@@ -121,6 +146,7 @@ def main() -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
     app = FastQ(told["url"], namespace=told["namespace"], **told["app"])
     Tasks(app)
+    Policies(app)
     app.worker(**told["worker"]).run()
 
 

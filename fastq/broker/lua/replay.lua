@@ -39,18 +39,22 @@ local function anew(message, job)
   return sub(fresh, 1, at - 1) .. struct.pack('<I8', now + job.expires - (job.due or job.enqueued)) .. sub(fresh, at + 8)
 end
 
--- The bytes that the worker packed as [[bytes], {}], behind a head of 2, 3 or 5 bytes, when it buried what it could not read.
-local function unpacked(message, job)
+-- What is no message: the bytes that a worker packed as [[bytes], {}], with a head of 2, 3 or 5 bytes, when it could not read
+-- them, or noise that only looked like one. Nil for a message.
+local function unreadable(message, job)
+  if struct.unpack('<I4', message) ~= #message - 4 then return message end
+  if job.task ~= 'fastq:unreadable' then return nil end
   local at = 49 + #job.task + 2
-  return sub(message, at + 1 + 2 ^ (string.byte(message, at) - 0xC4), -2)
+  local kind = string.byte(message, at) or 0
+  return kind >= 0xC4 and kind <= 0xC6 and sub(message, at + 1 + 2 ^ (kind - 0xC4), -2) or message
 end
 
 local function replay(message, job, uid)
-  if struct.unpack('<I4', message) ~= #message - 4 then
-    -- Among others in a frame it would keep those behind it from being read.
-    call('XADD', stream, '*', 'f', message)
-  elseif job.task == 'fastq:unreadable' then
-    call('XADD', stream, '*', 'f', unpacked(message, job))
+  local bytes = unreadable(message, job)
+  if bytes then
+    -- An entry of its own: in a frame it would keep what is behind it from being read. What it says of a lock or an id is noise.
+    call('XADD', stream, '*', 'f', bytes)
+    job.lock, job.id, job.tracked = '', '', false
   else
     messages[#messages + 1] = anew(message, job)
   end
@@ -73,7 +77,7 @@ for i = 2, #uids do
   answers[i - 1] = 0
   if message and #message >= 48 then
     local job = head(message)
-    answers[i - 1] = allowed(job, uid)
+    answers[i - 1] = unreadable(message, job) and 1 or allowed(job, uid)
     if answers[i - 1] == 1 then
       replay(message, job, uid)
       size = size + #message

@@ -20,5 +20,6 @@ local record = redis.call('GET', prefix .. 'job:' .. uid)
 if record then return {STATUS.OK, uid, string.match(record, '^%a+'), ''} end
 -- A lock tells of its job for as long as it is the job's own; a start is noted in it by the kinds that ask before they start.
 local value = lock ~= '' and redis.call('GET', prefix .. 'unique:' .. lock) or ''
-if string.sub(value, 1, 16) ~= uid then return {STATUS.OK, uid, '', ''} end
-return {STATUS.OK, uid, string.sub(value, 17, 17) == 'R' and 'running' or 'waiting', ''}
+local state = string.sub(value, 17, 17)
+if string.sub(value, 1, 16) ~= uid or state == 'E' then return {STATUS.OK, uid, '', ''} end
+return {STATUS.OK, uid, state == 'R' and 'running' or 'waiting', ''}

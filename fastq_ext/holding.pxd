@@ -29,16 +29,17 @@ cdef class Entry:
     cdef readonly int stream            # 0 stream, 1 front, 2 suspects
     cdef readonly Frame frame
     cdef readonly Holding holding
-    cdef uint64_t fence                 # of its first job
     cdef uint64_t settled               # places whose turn has ended
     cdef uint64_t unlock                # places that ended since the last report and whose lock is to be released
     cdef list outcomes                  # of places that ended since the last report in any other way than plain success
     cdef int open                       # places whose turn has not ended
+    cdef int unreported                 # places that ended since the last report
     cdef int next                       # the first place that nobody has taken yet
     cdef bint touched                   # something ended since the last report
     cdef bint rest_ended                # what is behind the sound jobs was reported
 
     cdef bytes progress(self)
+    cdef uint64_t fence(self) except? 0
 
 
 # All that a worker has in hand of one queue, under one consumer name.
@@ -53,6 +54,8 @@ cdef class Holding:
     cdef readonly dict entries          # id -> Entry
     cdef readonly dict lines            # task name -> Line
     cdef readonly int ready             # jobs that wait here for a slot
+    cdef readonly int unsettled         # jobs whose turn has ended and of which the server does not know yet
+    cdef readonly int suspects          # entries of the suspect lane in hand
     cdef int handed_out                 # jobs fetched since the last report
     cdef bytes unique_prefix
     cdef object queue                   # deque of Entry: jobs nobody has taken yet

@@ -82,6 +82,20 @@ class Holding:
         """Make a task's jobs known."""
     def add(self, stream: int, id: bytes, data: bytes) -> Entry:
         """Take in a fetched entry; the jobs in it wait for a slot."""
+    def take(
+        self, stream: int, entries: list[Any]
+    ) -> tuple[int, list[Entry | tuple[bytes, list[bytes] | None]]]:
+        """Take in the entries of one read, (id, fields) each. Returns how many jobs they hold, and what has to be looked at: the
+        Entry of each frame that is not sound to its end, and (id, fields) of each that holds no frame.
+
+        One that is in hand already is passed over: its group was made anew, or this answer was overtaken by another.
+        """
+    @property
+    def unsettled(self) -> int:
+        """Jobs whose turn has ended and of which the server does not know yet."""
+    @property
+    def suspects(self) -> int:
+        """Entries of the suspect lane in hand."""
     def done(self, stream: int, id: bytes) -> None:
         """Acknowledge an entry in which there is nothing to run."""
     def clear(self, entry: Entry, place: int, changed: bytes | None = None) -> None:
@@ -113,11 +127,12 @@ class Holding:
             list[bytes],
             dict[str, int],
             list[tuple[Any, ...]],
+            int,
         ]
         | None
     ):
         """What has ended since the last report, at most one call's worth (fastq/worker/report.py); None if there is nothing."""
-    def settled(self, finished: list[bytes]) -> None:
-        """The server has these entries' ends: forget them."""
+    def settled(self, finished: list[bytes], jobs: int) -> None:
+        """The server has a report: forget the entries that it finished, and count its jobs as settled."""
     def watch_ends(self) -> AbstractContextManager[set[bytes]]:
         """The ids of the entries that end within the block, which an older answer of the server may still name."""

@@ -5,6 +5,7 @@ Nothing here waits, calls Redis or looks into a payload. A job that simply succe
 from collections import deque
 from contextlib import contextmanager
 
+cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.string cimport memcmp
 
@@ -26,6 +27,7 @@ cdef enum:
     MAX_UNLOCKS = 400
     MAX_OUTCOMES = 200
     MAX_BYTES = 1 << 20
+    SUSPECTS = 2                # the stream of that number
 
 
 cdef class Line:
@@ -59,17 +61,21 @@ cdef class Line:
         return 0
 
 
+@cython.freelist(256)
 cdef class Entry:
     """One stream entry in a worker's hands."""
 
-    def __init__(self, Holding holding, int stream, bytes id, bytes data):
+    def __cinit__(self, Holding holding, int stream, bytes id, bytes data):
         self.holding = holding
         self.stream = stream
         self.id = id
         self.frame = Frame(data)
         self.open = self.frame.count
-        ms, _, sequence = id.partition(b"-")
-        self.fence = ((<uint64_t>int(ms)) << 22) | ((<uint64_t>int(sequence) & 0xFFFF) << 6)
+
+    cdef uint64_t fence(self) except? 0:
+        """The fence of the job at place 0, from the entry's id."""
+        ms, _, sequence = self.id.partition(b"-")
+        return ((<uint64_t>int(ms)) << 22) | ((<uint64_t>int(sequence) & 0xFFFF) << 6)
 
     cdef bytes progress(self):
         """The bitmap of settled places; those behind the sound jobs count as settled once the rest has ended."""
@@ -112,11 +118,34 @@ cdef class Holding:
         """Take in a fetched entry; the jobs in it wait for a slot. Returns the Entry."""
         cdef Entry entry = Entry(self, stream, id, data)
         self.entries[id] = entry
+        self.suspects += stream == SUSPECTS
         if entry.open:
             self.queue.append(entry)
             self.ready += entry.open
             self.handed_out += entry.open
         return entry
+
+    def take(self, int stream, list entries):
+        """Take in the entries of one read, (id, fields) each. Returns how many jobs they hold, and what has to be looked at: the
+        Entry of each frame that is not sound to its end, and (id, fields) of each that holds no frame.
+
+        One that is in hand already is passed over: its group was made anew, or this answer was overtaken by another.
+        """
+        cdef Entry entry
+        cdef list odd = [], item
+        cdef int jobs = 0
+        for item in entries:
+            if item[0] in self.entries:
+                continue
+            fields = item[1]
+            if fields is None or (<list>fields)[0] != b"f":
+                odd.append((item[0], fields))
+                continue
+            entry = self.add(stream, item[0], (<list>fields)[1])
+            jobs += entry.frame.count
+            if <Py_ssize_t>entry.frame.offset[entry.frame.count] != PyBytes_GET_SIZE(entry.frame.data) or not entry.frame.count:
+                odd.append(entry)
+        return jobs, odd
 
     def clear(self, Entry entry, int place, bytes changed=None):
         """A job that had to ask may start; `changed` is its message, if a later call gave it other arguments."""
@@ -201,6 +230,8 @@ cdef class Holding:
     cdef int touch(self, Entry entry, int place) except -1:
         entry.settled |= <uint64_t>1 << place
         entry.open -= 1
+        entry.unreported += 1
+        self.unsettled += 1
         if not entry.touched:
             entry.touched = True
             self.touched.append(entry)
@@ -230,7 +261,7 @@ cdef class Holding:
         cdef Entry entry
         cdef Line line
         cdef uint64_t bits
-        cdef int place, taken = 0, unlocks = 0, outcomes = 0
+        cdef int place, taken = 0, jobs = 0, unlocks = 0, outcomes = 0
         cdef Py_ssize_t size = 0
         if not self.has_report():
             return None
@@ -239,6 +270,8 @@ cdef class Holding:
             if taken >= MAX_ENTRIES or unlocks >= MAX_UNLOCKS or outcomes >= MAX_OUTCOMES or size >= MAX_BYTES:
                 break
             taken += 1
+            jobs += entry.unreported
+            entry.unreported = 0
             entry.touched = False
             if entry.open:
                 progress.append(entry.id)
@@ -271,12 +304,15 @@ cdef class Holding:
                 counters["succeeded:" + name] = line.succeeded
                 line.succeeded = 0
         handed_out, self.handed_out = self.handed_out, 0
-        return handed_out, done, finished, progress, b"".join(uids), keys, counters, other
+        return handed_out, done, finished, progress, b"".join(uids), keys, counters, other, jobs
 
-    def settled(self, list finished):
-        """The server has these entries' ends: forget them."""
+    def settled(self, list finished, int jobs):
+        """The server has a report: forget the entries that it finished, and count its jobs as settled."""
+        cdef Entry entry
         for id in finished:
-            self.entries.pop(id, None)
+            entry = self.entries.pop(id, None)
+            self.suspects -= entry is not None and entry.stream == SUSPECTS
+        self.unsettled -= jobs
         if self.ended is not None:
             self.ended.update(finished)
 
@@ -284,6 +320,7 @@ cdef class Holding:
         """Acknowledge an entry in which there is nothing to run."""
         cdef Entry entry = Entry(self, stream, id, b"")
         self.entries[id] = entry
+        self.suspects += stream == SUSPECTS
         entry.touched = True
         self.touched.append(entry)
         self.on_touched()

@@ -101,6 +101,9 @@ class Runner:
     def ready(self) -> int:
         """Jobs that wait for a slot."""
     @property
+    def unsettled(self) -> int:
+        """Jobs whose turn has ended and of which the server does not know yet."""
+    @property
     def lost(self) -> Callable[[Entry, int, BaseException | None], None]: ...
     @property
     def failed(self) -> Callable[[Run, BaseException], None]: ...

@@ -103,7 +103,7 @@ cdef class Run:
     @property
     def fence(self):
         """Greater than that of every earlier delivery of the queue."""
-        return self.entry.fence | <uint64_t>self.place
+        return self.entry.fence() | <uint64_t>self.place
 
     @property
     def renews(self):
@@ -319,6 +319,15 @@ cdef class Runner:
         cdef int n = 0
         for holding in self.holdings:
             n += holding.ready
+        return n
+
+    @property
+    def unsettled(self):
+        """Jobs whose turn has ended and of which the server does not know yet."""
+        cdef Holding holding
+        cdef int n = 0
+        for holding in self.holdings:
+            n += holding.unsettled
         return n
 
     def runs(self):

@@ -30,6 +30,8 @@ UNKNOWN_DELAYS_MS = (1000, 2000, 5000, 10_000, 30_000, 60_000)
 class Executor:
     """Turns what happens to runs into outcomes on their holdings."""
 
+    keeps_all = False  # whether every success is reported here: the test kit's are
+
     def __init__(self, threads: Threads, now_ms: Callable[[], int], middlewares: Middlewares) -> None:
         self._threads = threads
         self._middlewares = middlewares
@@ -37,11 +39,14 @@ class Executor:
 
     def line(self, task: Task[Any, Any]) -> Line:
         """How the runner calls a task's jobs."""
+        call = self._middlewares.around(self._call_of(task))
+        keeps = task.track or self.keeps_all
+        return Line(task, task.name, call, task.decoder, asks=task.track, keeps=keeps, timeout=task.timeout or 0.0)
+
+    def _call_of(self, task: Task[Any, Any]) -> Callable[..., Coroutine[Any, Any, Any]]:
         call: Callable[..., Coroutine[Any, Any, Any]]
         call = task.fn if task.is_async else self._threads.caller(task.fn)
-        return Line(
-            task, task.name, self._middlewares.around(call), task.decoder, asks=task.track, keeps=task.track, timeout=task.timeout or 0.0
-        )
+        return call
 
     # --- what the runner reports
 

@@ -16,12 +16,14 @@ from fastq.broker.clients import AsyncClient
 from fastq.broker.requests import Entry, Fetched
 from fastq.broker.talk import ServerError
 from fastq.errors import BrokerError
+from fastq_ext.holding import Entry as HeldEntry
 from fastq_ext.holding import Holding
 from fastq_ext.runner import Runner
 
 _log = logging.getLogger("fastq.worker")
 
 MOST_CREDIT = 2000  # jobs
+MOST_UNSETTLED = 4000  # jobs that have ended and of which the server does not know yet
 AHEAD = 0.1  # seconds of work that may wait for a slot
 MOST_ENTRIES = 1000  # of one read
 LONGEST_WAIT = 1.0  # seconds
@@ -94,6 +96,8 @@ class Fetcher:
             rate = (finished - before) / (now - since)
             self._rate = max(rate, 0.7 * self._rate)
             self._measured = (now, finished)
+        if runner.unsettled > MOST_UNSETTLED:
+            return 0  # a crash would repeat them all: first the server hears of them
         free = len(runner.slots) - runner.running
         return min(MOST_CREDIT, free + int(self._rate * AHEAD)) - runner.ready
 
@@ -107,7 +111,7 @@ class Fetcher:
 
     async def _read(self, holding: Holding, credit: int) -> int:
         entries = max(1, min(MOST_ENTRIES, int(credit / self._jobs_per_entry)))
-        suspects = not any(entry.stream == SUSPECTS for entry in holding.entries.values())
+        suspects = not holding.suspects
         fetched = await self._ask(
             holding, requests.fetch(holding.keys, holding.worker, entries=entries, suspects=suspects)
         )
@@ -177,21 +181,17 @@ class Fetcher:
     def _take(self, holding: Holding, stream: int, entries: list[Entry]) -> int:
         if not entries:
             return 0
-        jobs = 0
-        for entry_id, fields in entries:
-            if entry_id in holding.entries:
-                continue  # in hand already: its group was made anew, or this answer was overtaken by `compare`
+        jobs, odd = holding.take(stream, entries)
+        for one in odd:
+            if isinstance(one, HeldEntry):
+                self._unsound(one)
+                continue
+            entry_id, fields = one
+            holding.done(stream, entry_id)
             if fields is None:
                 holding.count("lost")
-                holding.done(stream, entry_id)
-            elif fields[0] != b"f":
-                holding.done(stream, entry_id)
-                self._woken(holding)
             else:
-                entry = holding.add(stream, entry_id, fields[1])
-                jobs += entry.frame.count
-                if entry.frame.rest or not entry.frame.count:
-                    self._unsound(entry)
+                self._woken(holding)
         if jobs:
             self.found_nothing = False
             self._jobs_per_entry += 0.2 * (jobs / len(entries) - self._jobs_per_entry)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -13,7 +13,7 @@ from fastq.worker.executor import Executor
 from fastq.worker.heart import Heart
 from fastq.worker.report import Report
 from fastq.worker.worker import Desk, Worker
-from fastq_ext.holding import Entry, Holding, Line
+from fastq_ext.holding import Entry, Holding
 from fastq_ext.runner import Run
 
 if TYPE_CHECKING:
@@ -49,13 +49,15 @@ class NoHeart(Heart):
 class _Executor(Executor):
     """Sees each value and each error, and runs tasks for processes in threads: a child would know of no test."""
 
+    keeps_all = True
+
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.seen: dict[bytes, dict[str, Any]] = {}
 
-    def line(self, task: Task[Any, Any]) -> Line:
+    def _call_of(self, task: Task[Any, Any]) -> Callable[..., Coroutine[Any, Any, Any]]:
         call: Any = task.fn if task.is_async else self._threads.caller(task.fn)
-        return Line(task, task.name, call, task.decoder, asks=task.track, keeps=True, timeout=task.timeout or 0.0)
+        return cast(Callable[..., Coroutine[Any, Any, Any]], call)
 
     def returned(self, run: Run, value: Any) -> None:
         self.seen[run.message.uid] = {"message": run.message, "value": value}

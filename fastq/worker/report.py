@@ -25,6 +25,7 @@ class Report:
     locks: list[bytes] = field(default_factory=list)
     counters: dict[str, int] = field(default_factory=dict)
     outcomes: list[Outcome] = field(default_factory=list)
+    jobs: int = 0  # whose turns it ends
 
     def arguments(self) -> list[Any]:
         """The arguments of the settle call behind its number."""

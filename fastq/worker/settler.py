@@ -21,11 +21,12 @@ COUNTED_WITHIN = 1.0  # seconds until jobs that were handed out, but have not en
 
 
 class Settler:
-    """Settles the jobs of one holding until it is told to end and has nothing left to report."""
+    """Settles the jobs of one holding until it is told to end and has nothing left to report. `room()` is called after each call."""
 
-    def __init__(self, client: AsyncClient, holding: Holding) -> None:
+    def __init__(self, client: AsyncClient, holding: Holding, room: Callable[[], None]) -> None:
         self._client = client
         self._holding = holding
+        self._room = room
         self._number = 0
         self._kept: Report | None = None  # taken from the holding, and not settled yet
         self._touched = asyncio.Event()
@@ -65,7 +66,8 @@ class Settler:
             self._kept = Report(*taken)
         await self._settle(self._kept)
         self.on_settled(self._kept)
-        self._holding.settled(self._kept.finished)
+        self._holding.settled(self._kept.finished, self._kept.jobs)
+        self._room()
         self._kept = None
         return True
 

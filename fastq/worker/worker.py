@@ -23,7 +23,7 @@ from fastq.config import DEFAULT_QUEUE, check_count, check_name, check_seconds
 from fastq.errors import BrokerError
 from fastq.keys import queue_keys
 from fastq.worker.balance import Balance
-from fastq.worker.deadlines import Deadlines
+from fastq.worker.deadlines import Deadlines, end_by_force
 from fastq.worker.executor import Executor
 from fastq.worker.fetcher import Fetcher
 from fastq.worker.heart import Heart
@@ -111,6 +111,8 @@ class Worker:
         # What was imported lives as long as the process: the collector need not look at it again and again.
         gc.collect()
         gc.freeze()
+        # Replies and settle calls are lists of thousands that live for milliseconds; no cycle begins with them.
+        gc.set_threshold(100_000, 10, 10)
         uvloop.run(self.arun())
 
     def stop(self) -> None:
@@ -231,6 +233,7 @@ class Worker:
         if run.alive:
             run.ended = True
             run.holding.end(run.entry, run.place, ("back", 1, run.message.raw))
+        end_by_force(run)
 
     async def _leave(self) -> None:
         for desk in self._desks.values():
@@ -347,7 +350,7 @@ class Worker:
         holding.heart, holding.now_ms = self._heart, self._broker.clock.now_ms
         for task in self._app.tasks.values():
             holding.add_line(self._executor.line(task))
-        settler = Settler(self._calls, holding)
+        settler = Settler(self._calls, holding, self._on_room)
         starter = Starter(
             self._calls,
             self._runner,

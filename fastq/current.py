@@ -97,7 +97,10 @@ class CurrentJob:
     @property
     def cancelled(self) -> bool:
         """Whether the job was told to stop: cancelled, out of time, or its worker is ending. A thread has to look."""
-        return self._run.reason is not None or not self._run.alive
+        told = self._run.reason is not None or not self._run.alive
+        if told:
+            self._run.heeded = True
+        return told
 
     def __repr__(self) -> str:
         return f"<CurrentJob {self.task} {self.uid} attempt {self.attempt}>"

@@ -13,9 +13,11 @@ cdef class Run:
     cdef readonly Line line
     cdef readonly Slot slot
     cdef readonly double begun          # on the monotonic clock
+    cdef readonly bint waits            # it has a slot, but no thread or process yet
     cdef readonly double timeout        # seconds for this attempt; 0: none
     cdef object changed                 # its Message, when a later call gave it other arguments
     cdef public object reason           # why it was told to stop: "timeout", "cancel", "shutdown", "doubt"; None
+    cdef public bint heeded             # it has looked whether it was told to stop, after it was
     cdef public object ended            # set when its turn was taken from it: a late end counts no more
 
 

@@ -8,14 +8,18 @@ from fastq_ext.message import Message
 def current_run() -> Run | None:
     """The Run of the job that is running here; None outside of one."""
 
+def set_current_run(run: Any) -> None:
+    """What `current_run()` gives from here on, in a process that runs jobs for its worker."""
+
 class Run:
     """One attempt of a job, from the moment it gets a slot.
 
     `begun` is on the monotonic clock, `timeout` in seconds (0: none). `reason` says why it was told to stop: "timeout", "cancel",
-    "shutdown". `ended` is set when its turn was taken from it.
+    "shutdown". `heeded` is set when it looked, and so knows of it; `ended` when its turn was taken from it.
     """
 
     reason: str | None
+    heeded: bool
     ended: bool | None
 
     @property
@@ -50,6 +54,13 @@ class Run:
     @property
     def alive(self) -> bool:
         """Whether its outcome still counts."""
+    @property
+    def waits(self) -> bool:
+        """Whether it has a slot, but no thread or process yet."""
+    def wait(self) -> None:
+        """It waits for a thread or a process: its time does not run yet."""
+    def start(self) -> None:
+        """It has what it waited for."""
 
 class Slot:
     """A runner slot; `await` it in a task of its own, `task`."""

@@ -63,6 +63,11 @@ def current_run():
     return _current.get(None)
 
 
+def set_current_run(run):
+    """What `current_run()` gives from here on, in a process that runs jobs for its worker."""
+    _current.set(run)
+
+
 cdef inline double monotonic() noexcept:
     cdef timespec now
     clock_gettime(CLOCK_MONOTONIC, &now)
@@ -114,6 +119,15 @@ cdef class Run:
     def alive(self):
         """Whether its outcome still counts."""
         return self.ended is None and not self.holding.dropped and self.entry.is_open(self.place)
+
+    def wait(self):
+        """It waits for a thread or a process: its time does not run yet."""
+        self.waits = True
+
+    def start(self):
+        """It has what it waited for."""
+        self.begun = monotonic()
+        self.waits = False
 
 
 cdef class Slot:
@@ -272,7 +286,8 @@ cdef class Slot:
         if not self.removed:
             self.runner.running -= 1
         self.runner.finished += 1
-        run.line.took(monotonic() - run.begun)
+        if not run.waits:
+            run.line.took(monotonic() - run.begun)
         self.coroutine = self.context = self.run = None
 
     cdef bint stained(self):
@@ -339,7 +354,7 @@ cdef class Runner:
         """The jobs that are past their time limit and were not told yet."""
         cdef Slot slot
         return [slot.run for slot in self.slots if slot.run is not None and slot.suspended and slot.run.timeout > 0
-                and slot.run.reason is None and now - slot.run.begun > slot.run.timeout]
+                and not slot.run.waits and slot.run.reason is None and now - slot.run.begun > slot.run.timeout]
 
     cdef bint next_job(self, Slot slot) except -1:
         cdef Holding holding

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
+from typing import Protocol
 
 from fastq_ext.holding import Holding
 from fastq_ext.runner import Runner
@@ -12,18 +14,28 @@ LONGEST_WAIT = 0.1  # seconds that a fetched job may wait for a slot
 LOOK_EVERY = 0.05
 
 
+class Pool(Protocol):
+    """What jobs may have to wait for although they have a slot."""
+
+    def look(self) -> None:
+        """Hand back those that would wait too long."""
+
+
 class Balance:
     """Hands back what waits here too long, by the run times measured so far and by those of the jobs that run now."""
 
-    def __init__(self, runner: Runner, holdings: list[Holding]) -> None:
+    def __init__(self, runner: Runner, holdings: list[Holding], pools: Sequence[Pool] = ()) -> None:
         self._runner = runner
         self._holdings = holdings
+        self._pools = pools
 
     async def run(self) -> None:
         """Look until cancelled."""
         while True:
             await asyncio.sleep(LOOK_EVERY)
             self.look()
+            for pool in self._pools:
+                pool.look()
 
     def look(self) -> int:
         """Hand back what is too much; returns how many jobs."""

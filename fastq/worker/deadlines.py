@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from fastq_ext.holding import Holding
 from fastq_ext.runner import Run, Runner
@@ -13,17 +14,30 @@ from fastq_ext.runner import Run, Runner
 _log = logging.getLogger("fastq.worker")
 
 LOOK_EVERY = 0.1  # seconds
-PATIENCE = 5.0  # seconds that a cancelled job may take to end
+PATIENCE = 5.0  # seconds that a job may take to end after it was told to
+LAST_PATIENCE = 0.5  # seconds after it was told a second time
+
+
+@dataclass(slots=True)
+class _Told:
+    run: Run
+    until: float
+    again: bool = False
 
 
 class Deadlines:
-    """Tells late runs to stop; those that do not listen lose their turn and are ended by force."""
+    """Tells late runs to stop. Those that do not listen are told again; those that do not even then lose their turn and are
+    ended by force.
+
+    A thread or a process leaves its job when it is told for the second time at the latest, so whoever does not is a
+    coroutine that swallows its cancellation.
+    """
 
     def __init__(self, runner: Runner, failed: Callable[[Run, BaseException], None], replace: Callable[[Run], None]) -> None:
         self._runner = runner
         self._failed = failed
         self._replace = replace
-        self._told: list[tuple[float, Run]] = []
+        self._told: list[_Told] = []
 
     async def run(self) -> None:
         """Look until cancelled."""
@@ -32,7 +46,7 @@ class Deadlines:
             now = time.monotonic()
             for run in self._runner.late(now):
                 self.tell(run, "timeout")
-            self._told = [(at, run) for at, run in self._told if self._waits_for(at, run, now)]
+            self._told = [told for told in self._told if self._waits_for(told, now)]
 
     def cancel(self, holding: Holding, uids: list[bytes]) -> None:
         """Tell the runs of these jobs to stop, if they are here."""
@@ -42,17 +56,31 @@ class Deadlines:
                 self.tell(run, "cancel")
 
     def tell(self, run: Run, reason: str) -> None:
-        """Cancel a run. `reason`: "timeout", "cancel", "shutdown" or "doubt" (safeguard.py)."""
-        run.reason = reason
+        """Cancel a run. `reason`: "timeout", "cancel", "shutdown" or "doubt" (safeguard.py); the first one stays."""
+        run.reason = run.reason or reason
+        self._told.append(_Told(run, time.monotonic() + PATIENCE))
+        self.insist(run)
+
+    def insist(self, run: Run) -> None:
+        """Tell it again."""
         if run.slot.task is not None:
             run.slot.task.cancel()
-        self._told.append((time.monotonic(), run))
 
-    def _waits_for(self, at: float, run: Run, now: float) -> bool:
+    def _waits_for(self, told: _Told, now: float) -> bool:
+        run = told.run
         if run.slot.run is not run:
             return False
-        if now - at < PATIENCE:
+        if now < told.until:
             return True
+        if not told.again:
+            told.again, told.until = True, now + LAST_PATIENCE
+            self.insist(run)
+            return True
+        self.give_up(run)
+        return False
+
+    def give_up(self, run: Run) -> None:
+        """End the turn of a run that goes on although it was told twice. What it does counts no more."""
         _log.error("task=%s uid=%s does not end although it was cancelled: it is ended by force",
                    run.line.task.name, run.message.uid.hex())  # fmt: skip
         if run.alive:
@@ -60,7 +88,6 @@ class Deadlines:
         run.ended = True
         self._replace(run)
         end_by_force(run)
-        return False
 
 
 def end_by_force(run: Run) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import traceback
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -13,6 +11,9 @@ from fastq.errors import PayloadError
 from fastq.middleware import Middlewares
 from fastq.retry import Drop, Retry, RetryPolicy, retries_as_sent
 from fastq.task import Task
+from fastq.worker.failures import UnencodableResult, describe, printable, text_of, traceback_of
+from fastq.worker.places import hand_back
+from fastq.worker.processes import Processes
 from fastq.worker.report import Outcome
 from fastq.worker.threads import Threads
 from fastq_ext.holding import Entry, Line
@@ -20,7 +21,6 @@ from fastq_ext.runner import Run
 
 _log = logging.getLogger("fastq.worker")
 
-MAX_ERROR_TEXT = 8192  # characters of an error and of its traceback that are kept
 NO_RESULT_MS = 60_000  # that the word of a success without a result is kept; the job's record outlives it
 MAX_KEPT = 65536  # bytes of a corrupt frame that are kept
 UNKNOWN_GRACE_MS = 3_600_000  # a job whose task or message version nobody here knows is given back for so long
@@ -32,21 +32,24 @@ class Executor:
 
     keeps_all = False  # whether every success is reported here: the test kit's are
 
-    def __init__(self, threads: Threads, now_ms: Callable[[], int], middlewares: Middlewares) -> None:
+    def __init__(self, threads: Threads, processes: Processes, now_ms: Callable[[], int], middlewares: Middlewares) -> None:
         self._threads = threads
+        self._processes = processes
         self._middlewares = middlewares
         self._now_ms = now_ms
 
     def line(self, task: Task[Any, Any]) -> Line:
-        """How the runner calls a task's jobs."""
+        """How the runner calls a task's jobs. Raises ConfigError for a function that another process could not find."""
         call = self._middlewares.around(self._call_of(task))
         keeps = task.track or self.keeps_all
         return Line(task, task.name, call, task.decoder, asks=task.track, keeps=keeps, timeout=task.timeout or 0.0)
 
     def _call_of(self, task: Task[Any, Any]) -> Callable[..., Coroutine[Any, Any, Any]]:
-        call: Callable[..., Coroutine[Any, Any, Any]]
-        call = task.fn if task.is_async else self._threads.caller(task.fn)
-        return call
+        if task.is_async:
+            return task.fn
+        if task.executor == "process":
+            return self._processes.caller(task)
+        return self._threads.caller(task.fn)
 
     # --- what the runner reports
 
@@ -57,8 +60,8 @@ class Executor:
         if task.result_ttl is not None:
             try:
                 encoded = encode_plain(value)
-            except Exception as error:  # whatever the value's own code raises
-                self._bury(run, TypeError(f"the result cannot be encoded: {error}"), "its result cannot be encoded")
+            except BaseException as error:  # whatever the value's own code raises
+                self.failed(run, UnencodableResult(f"the result cannot be encoded: {describe(error)}"))
                 return
             outcomes.append(("result", message.uid, round(task.result_ttl * 1000), encoded))
         elif message.tracked:
@@ -71,27 +74,29 @@ class Executor:
         """An attempt raised."""
         try:
             self._failed(run, error)
-        except Exception as problem:  # a fault of ours, or of a retry policy, must not lose the job
+        except BaseException as problem:  # a fault of ours, or code of the user's own, must not lose the job
             _log.exception("task=%s uid=%s its failure could not be handled", run.line.task.name, run.message.uid.hex())
             if run.alive:
                 self._bury(run, problem, "its failure could not be handled")
 
     def _failed(self, run: Run, error: BaseException) -> None:
         message, task = run.message, run.line.task
-        if isinstance(error, asyncio.CancelledError) and run.reason in ("shutdown", "doubt"):
-            run.holding.end(run.entry, run.place, ("back", 1, message.raw))
-        elif isinstance(error, asyncio.CancelledError) and run.reason == "cancel":
-            self.end(run, "cancelled")
-        elif isinstance(error, Drop):
+        if isinstance(error, Drop):
             _log.info("task=%s uid=%s dropped: %s", task.name, message.uid.hex(), describe(error))
             self.end(run, "dropped")
+        elif run.reason in ("shutdown", "doubt"):  # and whatever else it raised when it was told: it has not been done
+            hand_back(run)
+        elif run.reason == "cancel":
+            self.end(run, "cancelled")
+        elif isinstance(error, UnencodableResult):
+            self._bury(run, error, "its result cannot be encoded")
         else:
             if run.reason == "timeout":
                 limit = run.timeout
                 error = TimeoutError(f"the attempt ran longer than {limit:g} s")
             try:
                 delay = self._delay(run, message, error)
-            except Exception as problem:
+            except BaseException as problem:  # the policy is the user's
                 self._bury(run, problem, f"its retry policy failed: {describe(problem)}")
                 return
             if delay is None:
@@ -183,29 +188,8 @@ def with_error(message: Message, error: BaseException, why: str, *, attempt: int
         extras = {}
     extras["error"] = {
         "why": why or "no attempts left",
-        "type": type(error).__qualname__,
-        "text": _text(error)[:MAX_ERROR_TEXT],
-        "traceback": _traceback(error),
+        "type": printable(type(error).__qualname__),
+        "text": text_of(error),
+        "traceback": traceback_of(error),
     }
     return message.replace(attempt=attempt, extras=encode_plain(extras))
-
-
-def describe(error: BaseException) -> str:
-    """An error in a line; one whose own text cannot be had is told by its kind."""
-    return f"{type(error).__qualname__}: {_text(error)[:500]}".rstrip(": ").replace("\n", " ")
-
-
-def _text(error: BaseException) -> str:
-    try:
-        return str(error).encode("utf-8", "backslashreplace").decode()
-    except Exception:  # its __str__ is the user's
-        return "(its text cannot be had)"
-
-
-def _traceback(error: BaseException) -> str:
-    try:
-        lines = traceback.format_exception(error, limit=-20, chain=error.__cause__ is not None or not error.__suppress_context__)
-        text = "".join(lines[-60:])
-    except Exception:  # RecursionError in a chain of causes, a __str__ that raises
-        text = "".join(traceback.format_tb(error.__traceback__, limit=-20))
-    return text.encode("utf-8", "backslashreplace").decode()[-MAX_ERROR_TEXT:]

@@ -22,11 +22,13 @@ from fastq.broker.talk import ServerError
 from fastq.config import DEFAULT_QUEUE, check_count, check_name, check_seconds
 from fastq.errors import BrokerError
 from fastq.keys import queue_keys
+from fastq.worker import process_child
 from fastq.worker.balance import Balance
-from fastq.worker.deadlines import Deadlines, end_by_force
+from fastq.worker.deadlines import Deadlines
 from fastq.worker.executor import Executor
 from fastq.worker.fetcher import Fetcher
 from fastq.worker.heart import Heart
+from fastq.worker.processes import Processes
 from fastq.worker.safeguard import Safeguard
 from fastq.worker.settler import FOR_EVER, Settler
 from fastq.worker.starter import Starter
@@ -34,7 +36,7 @@ from fastq.worker.threads import Threads
 from fastq.worker.ticker import Ticker
 from fastq.worker.watch import Watch
 from fastq_ext.holding import Holding
-from fastq_ext.runner import Run, Runner, Slot
+from fastq_ext.runner import Runner, Slot
 
 if TYPE_CHECKING:
     from fastq.app import FastQ
@@ -106,14 +108,14 @@ class Worker:
     def run(self) -> None:
         """Run until SIGTERM, SIGINT or `stop()`; a second signal ends at once. Raises BrokerError when Redis cannot be reached
         at the start."""
-        import uvloop
+        from fastq.worker import loop  # uvloop is not there on every system
 
         # What was imported lives as long as the process: the collector need not look at it again and again.
         gc.collect()
         gc.freeze()
         # Replies and settle calls are lists of thousands that live for milliseconds; no cycle begins with them.
         gc.set_threshold(100_000, 10, 10)
-        uvloop.run(self.arun())
+        loop.run(self.arun())
 
     def stop(self) -> None:
         """End in good order, as SIGTERM does. For the event loop's own thread."""
@@ -124,6 +126,11 @@ class Worker:
 
     async def arun(self) -> None:
         """`run()` on the running event loop. Signals are taken over when it runs in the main thread."""
+        if process_child.serving:
+            raise RuntimeError(
+                "this process runs single jobs for a worker, and importing their tasks has started another worker: put"
+                ' what starts it under `if __name__ == "__main__":`'
+            )
         loop = asyncio.get_running_loop()
         self._ending = asyncio.Event()
         self._app.import_tasks()
@@ -132,8 +139,9 @@ class Worker:
         self._waits = broker.new_client()
         self._broker = broker
         self._name = self._given_name or host_and_process()
-        threads = Threads(loop)
-        self._executor = self.executor_type(threads, broker.clock.now_ms, self._app.middlewares)
+        threads, processes = Threads(loop), Processes()
+        self._pools = (threads, processes)
+        self._executor = self.executor_type(threads, processes, broker.clock.now_ms, self._app.middlewares)
         self._runner = Runner(
             loop,
             lost=self._executor.lost,
@@ -163,6 +171,7 @@ class Worker:
                     await self._serve()
             finally:
                 threads.close()
+                await processes.close()
                 self._calls.close()
                 self._waits.close()
 
@@ -187,7 +196,7 @@ class Worker:
             fetching = self._service("fetcher", self._fetch)
             services += [
                 self._service("deadlines", self._deadlines.run),
-                self._service("balance", Balance(self._runner, self._holdings).run),
+                self._service("balance", Balance(self._runner, self._holdings, self._pools).run),
                 self._service("steps", self._step),
                 self._service("safeguard", self._safeguard.run),
             ]
@@ -206,6 +215,9 @@ class Worker:
             await self._leave()
         finally:
             await _cancel([*services, *self._returning, *(task for desk in self._desks.values() for task in desk.tasks)])
+            for slot in self._runner.slots:
+                if slot.task is not None:
+                    slot.task.cancel()  # unwaited: what is left in one has been given up
         self.finished = self._runner.finished
         _log.info("worker %s has ended after %d jobs", self._name, self.finished)
 
@@ -217,23 +229,24 @@ class Worker:
             holding.hand_back(holding.ready, 64)
         runner.stopping = True
         runner.wake_all()
-        until = time.monotonic() + self._grace
-        while runner.running and time.monotonic() < until and not self._at_once:
-            await asyncio.sleep(0.01)
+        for run in runner.runs():
+            if run.waits:
+                self._deadlines.tell(run, "shutdown")
+        await self._runs_end(self._grace)
         for run in runner.runs():
             self._deadlines.tell(run, "shutdown")
-        until = time.monotonic() + (0 if self._at_once else 0.5)
-        while runner.running and time.monotonic() < until:
-            await asyncio.sleep(0.01)
+        await self._runs_end(0.5)
         for run in runner.runs():
-            self._give_up(run)
+            self._deadlines.insist(run)
+        await self._runs_end(0.1, at_once=False)
+        for run in runner.runs():
+            self._deadlines.give_up(run)
 
-    def _give_up(self, run: Run) -> None:
-        """A run that cannot be stopped: the job is another worker's from here on, and what this one does counts no more."""
-        if run.alive:
-            run.ended = True
-            run.holding.end(run.entry, run.place, ("back", 1, run.message.raw))
-        end_by_force(run)
+    async def _runs_end(self, within: float, *, at_once: bool | None = None) -> None:
+        """Wait for the end of all runs, `within` seconds at most. `at_once` False: also after a second signal."""
+        until = time.monotonic() + within
+        while self._runner.running and time.monotonic() < until and not (self._at_once if at_once is None else at_once):
+            await asyncio.sleep(0.01)
 
     async def _leave(self) -> None:
         for desk in self._desks.values():

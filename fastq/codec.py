@@ -18,10 +18,11 @@ import msgspec
 import msgspec.inspect
 
 from fastq.errors import ConfigError, PayloadError
-from fastq_ext.canonical import Signature, digest_named, digest_text
+from fastq_ext.canonical import DigestKey, Signature, digest_named, digest_text
 from fastq_ext.message import EncodeError, Frame, Message, Packer, PackResult, Template, new_uid
 
 __all__ = [
+    "DigestKey",
     "EncodeError",
     "Frame",
     "Message",

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any, Final, Literal, TypeAlias, get_args
 from urllib.parse import quote
 
-from fastq.codec import Signature, TaskSignature, digest_named, digest_text
+from fastq.codec import DigestKey, TaskSignature, digest_named, digest_text
 from fastq.config import check_seconds
 from fastq.errors import ConfigError, PayloadError, UniqueConfigError
 
@@ -211,11 +211,12 @@ def lock_key_maker(unique: Unique, task: str, signature: TaskSignature | None) -
 
 
 def _content_key(prefix: bytes, task: str, signature: TaskSignature | None) -> LockKey:
-    digest = signature.canonical.digest if signature is not None else _digest_as_passed
+    if signature is not None:
+        return _digest_key(signature, prefix, None, task)
 
     def content_key(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
         try:
-            return prefix + digest(args, kwargs)
+            return prefix + _digest_as_passed(args, kwargs)
         except (TypeError, ValueError) as error:
             raise PayloadError(f"{task}: {error}") from None
 
@@ -227,29 +228,27 @@ def _digest_as_passed(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
     return digest_named({**kwargs, "*": list(args)} if args else kwargs)
 
 
+def _digest_key(signature: TaskSignature, prefix: bytes, only: tuple[str, ...] | None, task: str) -> LockKey:
+    return DigestKey(signature.canonical, prefix, only, lambda error: PayloadError(f"{task}: {error}"))
+
+
 def _named_key(names: tuple[str, ...], prefix: bytes, task: str, signature: TaskSignature | None) -> LockKey:
-    if signature is None:
-
-        def digest(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
-            if args:
-                raise TypeError("the function is not known here: its lock is made of named arguments, pass keywords")
-            return digest_named({name: kwargs[name] for name in names if name in kwargs})
-
-    else:
+    if signature is not None:
         known = [p.name for p in signature.parameters if p.kind != "var_keyword"]
         open_ended = len(known) < len(signature.parameters)  # **extra takes any name
         if not open_ended and (unknown := [name for name in names if name not in known]):
             raise UniqueConfigError(
                 f"key={unknown[0]!r}: task {task!r} has no such parameter, it has {', '.join(known) or 'none'}"
             )
-        canonical: Signature = signature.canonical
-
-        def digest(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
-            return canonical.digest(args, kwargs, names)
+        return _digest_key(signature, prefix, names, task)
 
     def named_key(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+        if args:
+            raise PayloadError(
+                f"{task}: the function is not known here: its lock is made of named arguments, pass keywords"
+            )
         try:
-            return prefix + digest(args, kwargs)
+            return prefix + digest_named({name: kwargs[name] for name in names if name in kwargs})
         except (TypeError, ValueError) as error:
             raise PayloadError(f"{task}: {error}") from None
 

@@ -29,7 +29,18 @@ cdef class Signature:
     cdef frozenset by_keyword   # names that can be passed by keyword
     cdef frozenset by_place     # the other names: positional parameters and *args
 
+    cdef object digest_call(self, tuple args, dict kwargs, tuple only)
     cdef Py_ssize_t check(self, tuple args, dict kwargs) except -1
     cdef int refuse_keyword(self, dict kwargs) except -1
     cdef int write_argument(self, Buffer* out, Group* group, Parameter* parameter, object value, Step* at) except -1
     cdef int write_extras(self, Buffer* out, Group* group, dict kwargs, tuple only, Step* at) except -1
+
+
+@cython.final
+cdef class DigestKey:
+    cdef Signature signature
+    cdef bytes prefix           # of every key
+    cdef tuple only             # the parameters that count, or None
+    cdef object error           # makes what is raised of a TypeError or ValueError
+
+    cdef bytes key(self, tuple args, dict kwargs)

@@ -1,6 +1,6 @@
 """The digest of a call: what makes two calls "the same" for a unique job. See docs/canonical.md."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final, Literal, final
 
 Kind = Literal["positional", "positional_or_keyword", "var_positional", "keyword", "var_keyword"]
@@ -16,3 +16,15 @@ class Signature:
     def digest(
         self, args: tuple[object, ...], kwargs: dict[str, object], only: tuple[str, ...] | None = None
     ) -> bytes: ...
+
+@final
+class DigestKey:
+    """Makes lock keys out of calls: a prefix and the digest of all arguments, or of those in `only`.
+
+    `error(problem)` gives what is raised for a TypeError or ValueError of the digest.
+    """
+
+    def __init__(
+        self, signature: Signature, prefix: bytes, only: tuple[str, ...] | None, error: Callable[[Exception], Exception]
+    ) -> None: ...
+    def __call__(self, args: tuple[object, ...], kwargs: dict[str, object]) -> bytes: ...

@@ -187,6 +187,9 @@ cdef class Signature:
         Raises TypeError for a call that the function would not take, otherwise what `canonical` raises, with paths such
         as ``args.user.tags[3]``.
         """
+        return self.digest_call(args, kwargs, only)
+
+    cdef object digest_call(self, tuple args, dict kwargs, tuple only):
         cdef Buffer out
         cdef Group group
         cdef Step root, step
@@ -344,3 +347,25 @@ cdef object digest_of(Buffer* out):
         to[4 * i + 2] = BASE64URL[(three >> 6) & 63]
         to[4 * i + 3] = BASE64URL[three & 63]
     return key
+
+
+cdef class DigestKey:
+    """Makes lock keys out of calls: a prefix and the digest of all arguments, or of those in `only`.
+
+    `error(problem)` gives what is raised for a TypeError or ValueError of the digest.
+
+    >>> DigestKey(signature, b"send_email:#", None, PayloadError)(("o-1",), {})
+    b'send_email:#...'
+    """
+
+    def __init__(self, Signature signature not None, bytes prefix not None, tuple only, error):
+        self.signature, self.prefix, self.only, self.error = signature, prefix, only, error
+
+    def __call__(self, tuple args not None, dict kwargs not None):
+        return self.key(args, kwargs)
+
+    cdef bytes key(self, tuple args, dict kwargs):
+        try:
+            return self.prefix + <bytes>self.signature.digest_call(args, kwargs, self.only)
+        except (TypeError, ValueError) as problem:
+            raise self.error(problem) from None

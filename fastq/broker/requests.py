@@ -179,7 +179,7 @@ def locks_page(keys: QueueKeys, task_prefix: bytes, cursor: int) -> Request[tupl
 def lock_counts(keys: QueueKeys, task: str) -> Request[list[int]]:
     """How often locks of a task made a difference. Reads: calls refused, skipped, replaced and left to rerun, and locks lost."""
     names = ("refused", "skipped", "replaced", "rerun", "locks_lost")
-    command = (b"HMGET", keys.stats, *(f"{name}:{task}" for name in names))
+    command: tuple[Arg, ...] = (b"HMGET", keys.stats, *(f"{name}:{task}" for name in names))
     return Request(lambda reply: [int(count or 0) for count in reply], commands=(command,))
 
 

@@ -14,6 +14,7 @@ from fastq import (
     FastQ,
     JobFailed,
     JobIDConflictError,
+    Middleware,
     PayloadError,
     Retry,
     Unique,
@@ -361,3 +362,25 @@ def test_a_run_takes_little_time(app):
 def test_a_state_that_no_job_stands_in_is_refused(app):
     with app.testing() as t, pytest.raises(ValueError, match="outcomes"):
         t.jobs("succeeded")
+
+
+def test_middleware_is_around_calls_and_runs_under_test_too(app):
+    seen = []
+
+    @app.middleware
+    class Watch(Middleware):
+        def enqueue(self, call):
+            seen.append(("enqueue", call.task))
+
+        async def run(self, job, call_next):
+            seen.append(("run", job.task))
+            return await call_next()
+
+    task = app.task(name="t")(lambda: 5)
+
+    with app.testing() as t:
+        task.enqueue()
+        t.run()
+
+        assert t.outcomes[0].result == 5
+    assert seen == [("enqueue", "t"), ("run", "t")]

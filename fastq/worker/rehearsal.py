@@ -67,6 +67,16 @@ class _Executor(Executor):
         self.seen[run.message.uid] = {"message": run.message, "error": error}
         super().failed(run, error)
 
+    # These two know what the error counts as: a cancelled attempt may have run out of time.
+
+    def _retry(self, run: Run, message: Message, error: BaseException, delay: float) -> None:
+        self.seen[run.message.uid] = {"message": run.message, "error": error}
+        super()._retry(run, message, error, delay)
+
+    def _bury(self, run: Run, error: BaseException, why: str) -> None:
+        self.seen[run.message.uid] = {"message": run.message, "error": error}
+        super()._bury(run, error, why)
+
     def lost(self, entry: Entry, place: int, why: BaseException | None) -> None:
         self.seen[entry.frame[place].uid] = {"error": why}
         super().lost(entry, place, why)

@@ -59,49 +59,92 @@ def test_a_given_server_keeps_nothing_of_it(shop: Shop, redis: redis_py.Redis, u
     assert list(temporary.iterdir()) == []
 
 
+# What is done to the outcome of a run, what the proof then says, and how it is undone.
 SPOILED = {
     "a job that ran twice": (
-        "def spoil(run): run.ledger.plain[7] += 1",
+        "ledger.plain[7] += 1",
         "1,000 enqueued, 1,000 ran, 0 never, 1 more than once",
+        "ledger.plain[7] -= 1",
     ),
     "a job that was lost": (
-        "def spoil(run): run.ledger.plain[7] = 0",
+        "ledger.plain[7] -= 1",
         "1,000 enqueued, 999 ran, 1 never, 0 more than once",
+        "ledger.plain[7] += 1",
     ),
-    "an attempt too many": ("def spoil(run): run.ledger.failing[3] += 1", "1 jobs ran more or less often"),
-    "a duplicate that was let in": ("def spoil(run): run.refused -= 1", "199 calls, 99 duplicates refused"),
-    "a delayed job that came too early": (
-        "def spoil(run): run.ledger.late[3] = -1_000_000",
-        "1 ran before their time",
+    "a unique job that ran twice": (
+        "ledger.unique[7] += 1",
+        "100 enqueued, 100 ran, 0 never, 1 more than once",
+        "ledger.unique[7] -= 1",
+    ),
+    "a duplicate that was let in": ("run.refused -= 1", "199 calls, 99 duplicates refused", "run.refused += 1"),
+    "an attempt too many": ("ledger.failing[3] += 1", "1 jobs ran more or less often", "ledger.failing[3] -= 1"),
+    "a job that came before its time": ("ledger.late[3] -= 10**7", "1 ran before their time", "ledger.late[3] += 10**7"),
+    "a dead job that was not kept": (
+        "found = run.contents; run.contents = [queue._replace(dead=0) for queue in found]",
+        "0 kept in Redis",
+        "run.contents = found",
+    ),
+    "a job that is still handed out": (
+        "found = run.contents; run.contents = [found[0]._replace(pending=1)]",
+        "0 entries, 1 pending, 0 scheduled",
+        "run.contents = found",
     ),
     "a lock that is left": (
-        "def spoil(run): tasks.unique.using(queue='other').enqueue(1); run.app.close()",
+        "job = tasks.unique.using(queue='other').enqueue(1)",
         "1 left in Redis",
+        "run.app.locks.release(tasks.unique.using(queue='other'), 1)",
     ),
-    "a worker that died": ("def spoil(run): run.fleet.deaths += 1", "1 died on the way"),
+    "a worker that died": ("run.fleet.deaths += 1", "1 died on the way", "run.fleet.deaths -= 1"),
+    "a process that is left": ("run.fleet.started.append(os.getpgid(0))", "still running", "run.fleet.started.pop()"),
 }
 
 
-@pytest.mark.parametrize("what", SPOILED)
-def test_it_notices(what: str, url: str) -> None:
-    spoil, told = SPOILED[what]
+def test_it_would_notice_if_it_were_not_so(url: str) -> None:
+    code = f"""
+import asyncio, os
+from fastq.demo.plan import Plan
+from fastq.demo.stage import set_stage
+
+with set_stage(Plan(1000), {url!r}) as stage:
+    from fastq.demo import proof, tasks
+    from fastq.demo.run import Run
+
+    run = Run(stage, 1)
+    asyncio.run(run.play())
+    ledger = run.ledger
+    for what, (spoil, _, undo) in {SPOILED!r}.items():
+        exec(spoil)
+        checks = [*proof.check_jobs(run), *proof.check_queues(run), proof.check_processes(run)]
+        exec(undo)
+        print(what, *(check.finding for check in checks if not check.holds), sep="|")
+    checks = [*proof.check_jobs(run), *proof.check_queues(run), proof.check_processes(run)]
+    print("nothing", *(check.finding for check in checks if not check.holds), sep="|")
+    run.app.close()
+"""
+    with script(code) as demo:
+        assert demo.wait(60) == 0, demo.stderr
+
+    noticed = {what: findings for what, *findings in (line.split("|") for line in demo.stdout.splitlines())}
+    assert noticed.pop("nothing") == []
+    assert noticed.keys() == SPOILED.keys()
+    for what, findings in noticed.items():
+        assert any(SPOILED[what][1] in finding for finding in findings), (what, findings)
+
+
+def test_a_proof_that_fails_is_exit_code_1(url: str) -> None:
     code = f"""
 from fastq.demo import play
-{spoil}
-async def spoiled(run, view, played=play._play):
-    global tasks
-    from fastq.demo import tasks
+async def lose(run, view, played=play._play):
     await played(run, view)
-    spoil(run)
-play._play = spoiled
+    run.ledger.plain[7] = 0
+play._play = lose
 sys.exit(play.play(1000, 1, {url!r}))
 """
     with script(code) as demo:
-        assert demo.wait(60) == 1, demo.stdout + demo.stderr
+        assert demo.wait(60) == 1, demo.stderr
 
-    wrong = [line for line in demo.stdout.splitlines() if "NOT SO" in line]
-    assert len(wrong) == 1
-    assert told in wrong[0]
+    assert [line for line in demo.stdout.splitlines() if "NOT SO" in line] != []
+    assert "all as it should be" not in demo.stdout
 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])

@@ -1,5 +1,6 @@
 """How the command line is used, and what it says when it is used wrongly: one line, exit code 2."""
 
+import json
 from collections.abc import Callable
 
 import pytest
@@ -55,40 +56,50 @@ print("heavy:", sorted({"asyncio", "redis", "rich", "msgspec", "uvloop", "fastq_
         child.wait_line(r"^heavy: \[\]$")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (["wroker"], "Did you mean 'worker'?"),
-        (["worker"], "MODULE"),
-        (["worker", "shop", "--procs", "2"], "Did you mean '--processes'?"),
-        (["worker", "shop", "--processes", "0"], "0 is not in the range"),
-        (["worker", "shop", "--concurrency", "many"], "'many'"),
-        (["worker", "shop", "--log-format", "xml"], "'xml'"),
-        (["worker", "shop", "--queues", "a=5,b=1"], "weights are not there yet"),
-        (["worker", "shop", "--queues", "a,,b"], "empty name"),
-        (["worker", "shop", "--queues", "a/b"], "'a/b' is not a name"),
-        (["worker", "nowhere"], "no module 'nowhere'"),
-        (["worker", "shop.nowhere"], "no module 'shop.nowhere'"),
-        (["worker", "shop.py"], "did you mean shop?"),
-        (["worker", "./shop.py:app"], "did you mean shop?"),
-        (["worker", "shop:queue"], "shop:queue is no FastQ; there is shop:app"),
-        (["worker", "shop", "--import", "nowhere"], "no module 'nowhere'"),
-        (["worker", "empty"], "no FastQ in empty"),
-        (["worker", "two"], "two:one or two:other"),
-        (["demo", "--jobs", "none"], "'none'"),
-        (["demo", "--url", "http://localhost"], "'http' is unknown"),
-    ],
-)
-def test_wrong_use_is_told_in_one_line(shop: Shop, arguments: list[str], told: str) -> None:
+WRONG_USE = [
+    (["wroker"], "Did you mean 'worker'?"),
+    (["worker"], "MODULE"),
+    (["worker", "shop", "--procs", "2"], "Did you mean '--processes'?"),
+    (["worker", "shop", "--processes", "0"], "0 is not in the range"),
+    (["worker", "shop", "--concurrency", "many"], "'many'"),
+    (["worker", "shop", "--log-format", "xml"], "'xml'"),
+    (["worker", "shop", "--queues", "a=5,b=1"], "weights are not there yet"),
+    (["worker", "shop", "--queues", "a,,b"], "empty name"),
+    (["worker", "shop", "--queues", "a/b"], "'a/b' is not a name"),
+    (["worker", "nowhere"], "no module 'nowhere'"),
+    (["worker", "shop.nowhere"], "no module 'shop.nowhere'"),
+    (["worker", "shop.py"], "did you mean shop?"),
+    (["worker", "./shop.py:app"], "did you mean shop?"),
+    (["worker", "shop:queue"], "shop:queue is no FastQ; there is shop:app"),
+    (["worker", "shop", "--import", "nowhere"], "no module 'nowhere'"),
+    (["worker", "empty"], "no FastQ in empty"),
+    (["worker", "two"], "two:one or two:other"),
+    (["demo", "--jobs", "none"], "'none'"),
+    (["demo", "--url", "http://localhost"], "'http' is unknown"),
+]
+
+
+def test_wrong_use_is_told_in_one_line(shop: Shop) -> None:
     shop.write("empty", "")
     shop.write("two", "from fastq import FastQ\none, other = FastQ(), FastQ()")
+    # All in one process: to start one for each takes longer than all the rest.
+    code = f"""
+import contextlib, io, json
+from fastq.cli.main import run, search_current_folder
+search_current_folder()
+for arguments in {[arguments for arguments, _ in WRONG_USE]!r}:
+    with contextlib.redirect_stderr(io.StringIO()) as stderr:
+        exit_code = run(arguments)
+    print(json.dumps([exit_code, stderr.getvalue().splitlines()]))
+"""
+    with script(code, env=shop.env, cwd=shop.folder) as child:
+        assert child.wait() == 0, child.stderr
 
-    code, lines = said(shop.fastq(*arguments))
-
-    assert code == 2
-    assert len(lines) == 1
-    assert lines[0].startswith("fastq")
-    assert told in lines[0]
+    answers = [json.loads(line) for line in child.stdout.splitlines()]
+    for (arguments, told), (exit_code, lines) in zip(WRONG_USE, answers, strict=True):
+        assert (exit_code, len(lines)) == (2, 1), (arguments, lines)
+        assert lines[0].startswith("fastq")
+        assert told in lines[0]
 
 
 def test_a_malformed_variable_is_wrong_use(shop: Shop) -> None:

@@ -47,6 +47,7 @@ cdef class Runner:
     cdef readonly int running           # slots with a job
     cdef readonly long finished         # jobs whose turn ended here, ever
     cdef public bint stopping           # slots end when their job does
+    cdef public double start_until      # on the monotonic clock: after that nothing starts, since the worker may look dead
     cdef public bint in_turn            # queues take turns, entry by entry, instead of strict order
     cdef readonly object loop
     cdef readonly object lost           # lost(entry, place, why): a job that cannot be started

@@ -81,9 +81,13 @@ class Slot:
         """End the job in it by force. Raises RuntimeError when its coroutine ignores even that."""
 
 class Runner:
-    """A set of slots and the holdings that feed them. All callbacks run on the event loop and must not raise."""
+    """A set of slots and the holdings that feed them. All callbacks run on the event loop and must not raise.
+
+    After `start_until`, on the monotonic clock, no job starts: the worker may look dead by then. Whoever moves it calls `feed()`.
+    """
 
     stopping: bool
+    start_until: float
     in_turn: bool
 
     def __init__(

@@ -172,14 +172,16 @@ cdef class Slot:
     cdef object step(self, object error):
         """Goes on until there is something to wait for, which is returned; StopIteration ends the slot."""
         cdef Runner runner = self.runner
+        cdef double now
         self.waiter = None
         while True:
             if self.coroutine is None:
                 if runner.stopping or self.removed:
                     raise StopIteration
-                if runner.out_of_turn(monotonic()):
+                now = monotonic()
+                if runner.out_of_turn(now):
                     return None
-                if not runner.next_job(self):
+                if now > runner.start_until or not runner.next_job(self):
                     self.waiter = runner.loop.create_future()
                     self.waiter._asyncio_future_blocking = True
                     runner.idle.append(self)
@@ -305,6 +307,7 @@ cdef class Runner:
         self.holdings = []
         self.idle = deque()
         self.base = contextvars.copy_context()
+        self.start_until = float("inf")
 
     def new_slot(self):
         """A slot that takes part as soon as its task awaits it."""

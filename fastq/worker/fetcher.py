@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
 
 from fastq.broker import requests
 from fastq.broker.clients import AsyncClient
@@ -20,6 +21,8 @@ from fastq_ext.holding import Entry as HeldEntry
 from fastq_ext.holding import Holding
 from fastq_ext.runner import Runner
 
+T = TypeVar("T")
+
 _log = logging.getLogger("fastq.worker")
 
 MOST_CREDIT = 2000  # jobs
@@ -27,6 +30,7 @@ MOST_UNSETTLED = 4000  # jobs that have ended and of which the server does not k
 AHEAD = 0.1  # seconds of work that may wait for a slot
 MOST_ENTRIES = 1000  # of one read
 LONGEST_WAIT = 1.0  # seconds
+SUSPECT_LOOK = 0.05
 STREAM, FRONT, SUSPECTS = 0, 1, 2
 
 
@@ -153,8 +157,9 @@ class Fetcher:
         worker = holdings[0].worker
         holdings = [holding for holding in holdings if holding.worker == worker]
         request = requests.wait([h.keys for h in holdings], worker, entries=entries, seconds=LONGEST_WAIT)
+        waiting = self._waiting.call(request)
         try:
-            found, gates = await self._waiting.call(request)
+            found, gates = await (self._beside_suspects(waiting) if any(h.suspects for h in holdings) else waiting)
         except BrokerError as error:
             if self._stopping.is_set():
                 return  # the connection was closed to end this wait
@@ -168,6 +173,18 @@ class Fetcher:
             for place, key in ((FRONT, holding.keys.front), (STREAM, holding.keys.stream)):
                 if key in found:
                     self._take(holding, place, found[key])
+
+    async def _beside_suspects(self, waiting: Coroutine[Any, Any, T]) -> T:
+        """Wait, but read the next suspect as soon as the one in hand has ended: a wait for jobs would not see it."""
+        task = asyncio.ensure_future(waiting)
+        try:
+            while not (await asyncio.wait({task}, timeout=SUSPECT_LOOK))[0]:
+                for holding in list(self._holdings):
+                    if not holding.suspects and not task.done():
+                        await self._read(holding, 1)
+            return task.result()
+        finally:
+            task.cancel()
 
     def gate(self, holding: Holding, gate: str) -> None:
         """Whether the queue is paused, or jobs of it were cancelled, as of now."""

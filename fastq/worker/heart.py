@@ -48,11 +48,17 @@ class Heart:
         self.last_beat = time.monotonic()
         self.ready = asyncio.Event()  # a worker joins no queue before: until the first beat it would look dead
         self.on_fenced: Callable[[str, str], None] = lambda queue, worker: None
+        self.on_beat: Callable[[], None] = lambda: None
 
     @property
     def well(self) -> bool:
         """Whether a beat was taken recently enough for nobody to think this worker dead."""
-        return time.monotonic() - self.last_beat < 0.7 * self._config.lease
+        return time.monotonic() < self.well_until
+
+    @property
+    def well_until(self) -> float:
+        """When that ends, on the monotonic clock, unless another beat is taken."""
+        return self.last_beat + 0.7 * self._config.lease
 
     @property
     def lease(self) -> float:
@@ -105,6 +111,7 @@ class Heart:
             what, *rest = line.decode().split()
             if what == "ok":
                 self.last_beat = float(rest[0])
+                self.on_beat()
             elif what == "ready":
                 self.ready.set()
             elif what == "silent":

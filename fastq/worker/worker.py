@@ -153,6 +153,7 @@ class Worker:
         self._runner.in_turn = self._queues is None
         self._heart = self.heart_type(self._config)
         self._heart.on_fenced = self._on_fenced
+        self._heart.on_beat = self._on_beat
         self._fetcher = Fetcher(
             self._calls,
             self._waits,
@@ -385,6 +386,10 @@ class Worker:
     def _on_service_end(self, holding: Holding, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and isinstance(task.exception(), WorkerFenced):
             self._drop(holding)
+
+    def _on_beat(self) -> None:
+        self._runner.start_until = self._heart.well_until
+        self._runner.feed()
 
     def _on_fenced(self, queue: str, worker: str) -> None:
         desk = self._desks.get(queue)

@@ -17,6 +17,7 @@ from fastq.errors import BrokerError
 
 T = TypeVar("T")
 
+_AGAIN: Any = object()
 _UNREACHABLE = (redis.ConnectionError, redis.TimeoutError, OSError)
 _HELLO = pack_command((b"TIME",)) + pack_command((b"INFO", b"server"))
 
@@ -105,12 +106,19 @@ class SyncClient:
 
     def call(self, request: Request[T]) -> T:
         """Carry out a request. Raises BrokerError, and what the request's `read` raises."""
-        seat, talk = self._begin(request)
-        return self._finish(seat, request, talk, sent=False)
+        seat = self._seat(request)
+        number = seat.lane.next() if request.laned else 0
+        request = self._clock.stamp(request)
+        reply = self._try_once(seat, request, number)
+        if reply is _AGAIN:
+            return self._finish(seat, request, self._talk(seat, request, number), sent=False)
+        return request.read(reply)
 
     def begin(self, request: Request[T]) -> Pending[T]:
         """Send a request and return while the server works on it. A connection that cannot be had is an error of `wait`."""
-        seat, talk = self._begin(request)
+        seat = self._seat(request)
+        request = self._clock.stamp(request)
+        talk = self._talk(seat, request, seat.lane.next() if request.laned else 0)
         sent = False
         if seat.wire is not None:
             try:
@@ -136,7 +144,7 @@ class SyncClient:
             if seat.wire is not None:
                 seat.wire.abandon()
 
-    def _begin(self, request: Request[T]) -> tuple[_Seat, Talk[T]]:
+    def _seat(self, request: Request[T]) -> _Seat:
         try:
             seat = self._idle.pop()
         except IndexError:
@@ -145,8 +153,34 @@ class SyncClient:
         # one that finds out.
         if not request.repeatable and seat.wire is not None and seat.wire.ended():
             seat.drop()
-        number = seat.lane.next() if request.laned else 0
-        return seat, Talk(self._clock.stamp(request), self._opener.shown, self._patience, seat.lane.id, number)
+        return seat
+
+    def _talk(self, seat: _Seat, request: Request[T], number: int) -> Talk[T]:
+        return Talk(request, self._opener.shown, self._patience, seat.lane.id, number)
+
+    def _try_once(self, seat: _Seat, request: Request[T], number: int) -> Any:
+        """The reply, as nearly every call gets it: at once, and no error. _AGAIN when the call has to be made in full, which
+        changes nothing: the server has not carried it out, or it may be repeated. Else the seat is given back. Raises BrokerError."""
+        wire = seat.wire
+        if wire is None or request.commands or request.blocks:
+            return _AGAIN
+        try:
+            wire.send(request.pack(seat.lane.id, number))
+            reply = wire.read()
+        except WireLost as error:
+            seat.drop()
+            if request.repeatable:
+                return _AGAIN
+            self._idle.append(seat)
+            self._talk(seat, request, number).failed(error, sent=True)
+        except BaseException:
+            seat.drop()  # a reply may still be on its way (KeyboardInterrupt): nobody must read it
+            self._idle.append(seat)
+            raise
+        if isinstance(reply, hiredis.ReplyError):
+            return _AGAIN
+        self._idle.append(seat)
+        return reply
 
     def _finish(self, seat: _Seat, request: Request[T], talk: Talk[T], *, sent: bool) -> T:
         replies = request.replies

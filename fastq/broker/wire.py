@@ -6,8 +6,10 @@ the order of the calls, and a caller that is cancelled leaves its place in that 
 
 import asyncio
 import contextlib
+import os
 import select
 import socket
+import struct
 import time
 from collections import deque
 from typing import Any
@@ -30,7 +32,11 @@ class SyncWire:
         self._connection = opener.open()  # kept: its disconnect() ends TLS and the socket properly
         self._socket = opening.socket_of(self._connection)
         self._timeout = timeout
-        self._socket.settimeout(timeout)
+        # Python waits with poll() before each call of a socket that has a timeout; the kernel's own timeout costs nothing.
+        self._kernel_times = os.name == "posix" and type(self._socket) is socket.socket and socket.socket.__module__ == "socket"
+        self.wait_longer(0)
+        self._poll = select.poll()
+        self._poll.register(self._socket, select.POLLIN)
         self._reader: Any = hiredis.Reader(notEnoughData=_NOTHING)
         self._buffer = bytearray(_READ_BYTES)
 
@@ -43,13 +49,18 @@ class SyncWire:
 
     def ended(self) -> bool:
         """Whether the server has closed the connection. For one without a call on its way."""
-        poll = select.poll()
-        poll.register(self._socket, select.POLLIN)
-        return bool(poll.poll(0))
+        return bool(self._poll.poll(0))
 
     def wait_longer(self, seconds: float) -> None:
         """Let the server block for so long before its silence counts; 0: not at all."""
-        self._socket.settimeout(self._timeout + seconds)
+        seconds += self._timeout
+        if not self._kernel_times:
+            self._socket.settimeout(seconds)
+            return
+        self._socket.settimeout(None)
+        limit = struct.pack("ll", int(seconds), int(seconds % 1 * 1_000_000))
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
 
     def read(self) -> Any:
         """The next reply; an error of the server is returned as a `hiredis.ReplyError`. Raises WireLost."""
@@ -57,7 +68,7 @@ class SyncWire:
         while (reply := self._parsed()) is _NOTHING:
             try:
                 n = self._socket.recv_into(self._buffer)
-            except TimeoutError as error:
+            except (TimeoutError, BlockingIOError) as error:
                 raise WireLost("the server did not answer in time") from error
             except OSError as error:
                 raise WireLost(f"the connection broke: {error}") from error

@@ -164,14 +164,39 @@ class Executor:
         """A job that a newer worker may know waits for one, uncounted as an attempt, until its grace is over."""
         holding, now = entry.holding, self._now_ms()
         what = f"task {message.task!r}" if message.version == 1 else f"message version {message.version}"
-        waited = now - message.enqueued_at
+        since = _unknown_since(message, now)
+        waited = now - since
         if waited > UNKNOWN_GRACE_MS:
             _log.error("queue=%s uid=%s dead: %s is not known here", holding.keys.queue, message.uid.hex(), what)
-            holding.end(entry, place, ("dead", message.raw, f"unknown {what}"))
+            holding.end(entry, place, ("dead", _with_unknown_since(message, None), f"unknown {what}"))
             return
         step = sum(waited > 2 * delay for delay in UNKNOWN_DELAYS_MS[:-1])
         _log.warning("queue=%s uid=%s %s is not known here: given back", holding.keys.queue, message.uid.hex(), what)
-        holding.end(entry, place, ("retry", now + UNKNOWN_DELAYS_MS[step], message.raw))
+        holding.end(entry, place, ("retry", now + UNKNOWN_DELAYS_MS[step], _with_unknown_since(message, since)))
+
+
+def _unknown_since(message: Message, now_ms: int) -> int:
+    """When a worker first did not know the job's task; of another message version only the time of its enqueue is known."""
+    if message.version != 1:
+        return message.enqueued_at
+    since = _extras(message).get("unknown_since")
+    return since if isinstance(since, int) else now_ms
+
+
+def _with_unknown_since(message: Message, since: int | None) -> bytes:
+    if message.version != 1:
+        return message.raw
+    extras = {name: value for name, value in _extras(message).items() if name != "unknown_since"}
+    if since is not None:
+        extras["unknown_since"] = since
+    return message.replace(extras=encode_plain(extras) if extras else b"")
+
+
+def _extras(message: Message) -> dict[str, Any]:
+    try:
+        return dict(message.extras)
+    except ValueError:  # not to be read: a job of that kind is dead anyway once its task is known
+        return {}
 
 
 def head_of(message: Message) -> bytes:

@@ -33,12 +33,15 @@ class QueueKeys:
         "dead",
         "front",
         "gate",
+        "handed",
         "jobs",
         "namespace",
+        "parking",
         "pending",
         "prefix",
         "progress",
         "queue",
+        "running",
         "scheduled",
         "stats",
         "stream",
@@ -57,7 +60,10 @@ class QueueKeys:
         self.scheduled = prefix + b"scheduled"
         self.jobs = prefix + b"jobs"
         self.dead = prefix + b"dead"
-        self.pending = prefix + b"pending"
+        self.pending = prefix + b"pending"  # calls that wait to rerun: uid of the job that hands them on -> message
+        self.handed = prefix + b"handed"  # what jobs that got the arguments of such a call run with: uid -> message
+        self.parking = prefix + b"parking"  # the lock keys behind which jobs are parked
+        self.running = prefix + b"running"  # `renew` jobs that run: lock key -> uid and worker
         self.consumers = prefix + b"consumers"
         self.progress = prefix + b"progress"
         self.cancelled = prefix + b"cancelled"

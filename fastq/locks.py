@@ -1,7 +1,6 @@
 """The locks of unique jobs, to look at, to count and to release by hand."""
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias, TypeVar
@@ -80,8 +79,8 @@ class Locks:
     def list(self, task: Task | str, /, *, limit: int = 1000) -> LockInfos:
         """Up to `limit` of the locks of a task that are held in its queue, in no order.
 
-        They are looked for page by page among all keys of the database, so that the server is never held up; in a large one this
-        takes its time.
+        They are looked for page by page among all keys of the database, so that the server is never held up; in a large one
+        this takes its time.
         """
         return self._broker.run(self._list(task, limit))
 
@@ -92,8 +91,8 @@ class Locks:
     def release(self, task: Task | str, /, *args: Any, **kwargs: Any) -> bool:
         """Free the lock of this call, whoever holds it; whether there was one.
 
-        The job that had it goes on. If it runs under `renew`, its worker takes the lock again within a second, unless another call
-        was faster, whose job then waits for the end of this one.
+        The job that had it goes on. If it runs under `renew`, its worker takes the lock again within a second, unless another
+        call was faster, whose job then waits for the end of this one.
         """
         return self._broker.call(requests.locks_release(*self._place(task, args, kwargs)))
 

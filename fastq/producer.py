@@ -153,8 +153,9 @@ class Producer:
             raise JobIDConflictError(
                 f"job_id {route.job_id!r} is in use in queue {route.queue!r} already, by job {holder}", **facts
             )
+        what = "has ended" if refusal.state == "ended" else f"is {refusal.state}"
         raise DuplicateJobError(
-            f"the same {route.task!r} {'has ended' if refusal.state == 'ended' else f'is {refusal.state}'} in queue {route.queue!r} already, as job {holder};"
+            f"the same {route.task!r} {what} in queue {route.queue!r} already, as job {holder};"
             f" its lock lives {refusal.expires_in:.1f} s more at most",
             **facts,
         )

@@ -84,7 +84,7 @@ local function takes_over(message, lock, lock_ttl, due, max_wait, value)
     due = due ~= '' and tonumber(due) or now
     if max_wait ~= '' then due = math.min(due, math.max(now, held.enqueued + tonumber(max_wait))) end
     later(prefix, holder, due, instead(message, held, due), now)
-    call('HDEL', prefix .. 'pending', holder) -- an older call with another policy
+    call('HDEL', prefix .. 'pending', holder, holder .. '+') -- an older call
     call('PEXPIRE', lock, lock_ttl)
     local kept = string.format('%.0f', due - now + 86400000)
     if held.id ~= '' then call('PEXPIRE', prefix .. 'id:' .. held.id, kept) end
@@ -93,6 +93,7 @@ local function takes_over(message, lock, lock_ttl, due, max_wait, value)
     return false
   end
   call('HSET', prefix .. 'pending', holder, message)
+  call('HDEL', prefix .. 'pending', holder .. '+')
   refuse('duplicate', index, lock, job.task, job.conflict == 2 and state == 'W' and 'replaced' or 'rerun', value)
   return false
 end

@@ -29,10 +29,10 @@ local function delivered(stream)
   end
 end
 
-local function empty(stream)
+local function empty(stream, last)
   local after = '(' .. delivered(stream)
   while deleted < limit do
-    local entries = call('XRANGE', stream, after, '+', 'COUNT', page)
+    local entries = call('XRANGE', stream, after, last, 'COUNT', page)
     for i = 1, #entries do
       if entries[i][2][1] == 'f' then
         for _, message in ipairs(split(entries[i][2][2], '')) do
@@ -46,13 +46,19 @@ local function empty(stream)
   end
 end
 
-for _, name in ipairs({'suspects', 'front', 'stream'}) do empty(prefix .. name) end
-if deleted < limit then
-  local uids = call('ZRANGE', prefix .. 'scheduled', 0, limit - deleted - 1)
-  for i = 1, #uids do
-    local message = unschedule(prefix, uids[i], counters)
-    if message then drop(message) end
-  end
+-- All that is to go is found before anything goes: what deleted jobs hand on, a call that waited to rerun or a parked job, stays.
+local streams, last = {prefix .. 'suspects', prefix .. 'front', prefix .. 'stream'}, {}
+for i = 1, #streams do
+  local entry = call('XREVRANGE', streams[i], '+', '-', 'COUNT', 1)[1]
+  last[i] = entry and entry[1]
+end
+local uids = call('ZRANGE', prefix .. 'scheduled', 0, limit - 1)
+for i = 1, #streams do
+  if last[i] then empty(streams[i], last[i]) end
+end
+for i = 1, math.min(#uids, limit - deleted) do
+  local message = unschedule(prefix, uids[i], counters)
+  if message then drop(message) end
 end
 call('DEL', prefix .. 'wake')
 counters.waiting, counters.purged = -waiting, deleted

@@ -31,9 +31,10 @@ local function allowed(job, uid)
   return 1
 end
 
--- The message as that of a new job: no crashes, attempt 1, and as long to its expiry as it had when it was enqueued.
+-- The message as that of a new job: no crashes, attempt 1, enqueued now, and as long to its expiry as it had then.
 local function anew(message, job)
-  local fresh = sub(message, 1, 6) .. '\0' .. sub(message, 8, 8) .. '\1\0' .. sub(message, 11)
+  local fresh = sub(message, 1, 6) .. '\0' .. sub(message, 8, 8) .. '\1\0' .. sub(message, 11, 26) ..
+    struct.pack('<I8', now) .. sub(message, 35)
   if not job.expires then return fresh end
   local at = 49 + #job.task + #job.lock + #job.id + (job.due and 8 or 0)
   return sub(fresh, 1, at - 1) .. struct.pack('<I8', now + job.expires - (job.due or job.enqueued)) .. sub(fresh, at + 8)

@@ -11,8 +11,8 @@ local function release(prefix, suffix, uid, free, now, counters)
   local value = redis.call('GET', lock) or ''
   local owner = string.sub(value, 1, 16)
   local other = owner ~= '' and owner ~= uid
-  local call = redis.call('HGET', pending, uid)
-  if call then redis.call('HDEL', pending, uid) end
+  local call = redis.call('HGET', pending, uid) or redis.call('HGET', pending, uid .. '+')
+  if call then redis.call('HDEL', pending, uid, uid .. '+') end
   local busy = runs(prefix, suffix, uid) or (other and string.sub(value, 17) == 'R')
   local heir = not busy and unpark(prefix, suffix, now, counters)
   if heir then

@@ -18,14 +18,14 @@ local function rescue(prefix, now, counters)
   local pending = prefix .. 'pending'
   local some = call('HRANDFIELD', pending, 20, 'WITHVALUES')
   for i = 1, #some, 2 do
-    local uid, message = some[i], some[i + 1]
+    local uid, message = string.sub(some[i], 1, 16), some[i + 1]
     local job = head(message)
     local owner = call('GETRANGE', prefix .. 'unique:' .. job.lock, 0, 15)
     if owner ~= uid and owner ~= '' then
-      call('HDEL', pending, uid)
+      call('HDEL', pending, some[i])
       rerun(prefix, owner, message)
     elseif owner == '' and job.enqueued < now - 86400000 then
-      call('HDEL', pending, uid)
+      call('HDEL', pending, some[i])
       enter(prefix, 'stream', message, '*', now, counters)
     end
   end

@@ -96,7 +96,11 @@ class CurrentJob:
 
     @property
     def cancelled(self) -> bool:
-        """Whether the job was told to stop: cancelled, out of time, or its worker is ending. A thread has to look."""
+        """Whether the job was told to stop: cancelled, out of time, or its worker is ending.
+
+        A thread has to look. A sync job that has seen it and then returns counts as stopped: a cancelled one is cancelled,
+        one whose worker is ending is handed back. One that ends without having looked has succeeded.
+        """
         told = self._run.reason is not None or not self._run.alive
         if told:
             self._run.heeded = True

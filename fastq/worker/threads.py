@@ -61,12 +61,12 @@ class Threads:
     """Calls functions in threads, each in the context of its job, so that `current_job()` works there too.
 
     A thread cannot be stopped. One whose job is out of time, or does not end although it was told to, is left to it: it counts no
-    more as one of `threads`, what its job does counts no more either, and it ends with it.
+    more as one of the THREADS, what its job does counts no more either, and it ends with it.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, threads: int = THREADS) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._places: Places[_Call] = Places(threads)
+        self._places: Places[_Call] = Places(THREADS)
         self._tokens: SimpleQueue[None] = SimpleQueue()  # one for each call that was put in: what threads wait for
         self._busy: dict[_Call, None] = {}  # calls in threads; taking one out decides whether its thread was left to it
         self._ended: deque[_Call] = deque()

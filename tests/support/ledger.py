@@ -95,7 +95,9 @@ class Reading:
     @classmethod
     def of(cls, path: str | Path) -> "Reading":
         started: dict[str, Run] = {}
-        for line in Path(path).read_text().splitlines():
+        text = Path(path).read_text()
+        # The file may be seen while a line is being written: the last one counts when it is whole.
+        for line in text[: text.rfind("\n") + 1].splitlines():
             token, event, when, attempt, key = line.split("\t")
             if event == "start":
                 started[token] = Run(key, int(attempt), int(token.split("-")[0]), int(when), None)

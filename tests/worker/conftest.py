@@ -9,7 +9,7 @@ import redis as redis_py
 
 from fastq import FastQ
 from fastq.keys import queue_keys
-from tests.support import process, tasks
+from tests.support import process, sync_tasks, tasks
 from tests.support.ledger import VARIABLE, Ledger
 from tests.support.process import Child
 from tests.support.state import State, snapshot
@@ -102,3 +102,18 @@ def bench_on(namespace: str, ledger: Ledger) -> Iterator[Callable[..., Bench]]:
     yield make
     for bench in made:
         bench.close()
+
+
+@pytest.fixture
+def start_sync(url: str, namespace: str, ledger: Ledger) -> Iterator[Callable[..., Child]]:
+    """Starts worker processes with the tasks of tests/support/sync_tasks.py; takes `executor` and the options of a worker."""
+    started: list[Child] = []
+
+    def start(**options: Any) -> Child:
+        started.append(sync_tasks.start(url, namespace, ledger, **options))
+        started[-1].wait_line("serves")
+        return started[-1]
+
+    yield start
+    for child in started:
+        child.close()

@@ -132,7 +132,7 @@ cdef class Holding:
         One that is in hand already is passed over: its group was made anew, or this answer was overtaken by another.
         """
         cdef Entry entry
-        cdef list odd = [], item
+        cdef list odd = []
         cdef int jobs = 0
         for item in entries:
             if item[0] in self.entries:

@@ -93,11 +93,11 @@ class Queue:
 
     def counts(self) -> QueueCounts:
         """What it holds now."""
-        return _shown(self._broker.call(inspection.counts(self._keys)))
+        return shown(self._broker.call(inspection.counts(self._keys)))
 
     async def acounts(self) -> QueueCounts:
         """`counts()` for async code."""
-        return _shown(await self._broker.acall(inspection.counts(self._keys)))
+        return shown(await self._broker.acall(inspection.counts(self._keys)))
 
     def workers(self) -> list[WorkerInfo]:
         """Who serves it."""
@@ -122,7 +122,8 @@ class Queue:
         return f"<Queue {self.name!r}>"
 
 
-def _shown(found: inspection.Counts) -> QueueCounts:
+def shown(found: inspection.Counts) -> QueueCounts:
+    """What `Queue.counts()` tells, from what the server counted."""
     totals = {name: n for name, n in found.counters.items() if name not in ("waiting", "retrying", "dead_bytes")}
     retrying = min(max(0, found.counters.get("retrying", 0)), found.scheduled)
     return QueueCounts(

@@ -17,7 +17,7 @@ LAYERS = (
     ("fastq.unique", "fastq.options", "fastq.task", "fastq.current", "fastq.middleware", "fastq.lifespan"),
     ("fastq.broker", "fastq.embedded", "fastq.embedded_guard"),
     ("fastq.route", "fastq.bulk", "fastq.merger", "fastq.producer"),
-    ("fastq.results", "fastq.locks", "fastq.dead", "fastq.queues", "fastq.app"),
+    ("fastq.results", "fastq.locks", "fastq.dead", "fastq.queues", "fastq.inspect", "fastq.app"),
     ("fastq.worker",),
     ("fastq.worker.worker",),
     ("fastq.worker.rehearsal", "fastq.testing"),

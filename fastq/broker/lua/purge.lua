@@ -8,6 +8,7 @@
 -- @include clock
 -- @include head
 -- @include split
+-- @include delivered
 -- @include finish
 -- @include unschedule
 -- @include count
@@ -18,15 +19,6 @@ local now, counters, deleted, waiting = clock(given), {}, 0, 0
 local function drop(message)
   if #message >= 48 then finish(prefix, head(message), 'deleted', false, now, counters) end
   deleted = deleted + 1
-end
-
--- The id of the last entry that a worker has got; "0-0" while there is no group.
-local function delivered(stream)
-  local groups = redis.pcall('XINFO', 'GROUPS', stream)
-  if groups.err or not groups[1] then return '0-0' end
-  for i = 1, #groups[1], 2 do
-    if groups[1][i] == 'last-delivered-id' then return groups[1][i + 1] end
-  end
 end
 
 local function empty(stream, last)

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- What a queue needs done about once a second, by whichever worker comes: due jobs are promoted, silent workers are fenced and
--- their jobs brought back, old dead jobs are pruned.
+-- their jobs brought back, old dead jobs are pruned, and once a minute the counters are noted.
 -- Moves: scheduled, retrying -> waiting · running -> waiting | dead (its worker is gone)
 -- KEYS  1 prefix of the queue
 -- ARGV  1 worker id · 2 now ms, or "" · 3 lease ms · 4 most jobs to move · 5 most crashes of a job
@@ -15,6 +15,7 @@
 -- @include prune
 -- @include rescue
 -- @include count
+-- @include snapshot
 local prefix, worker, given, lease, limit, max_crashes, dead_jobs, dead_bytes, dead_ms =
   KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]),
   tonumber(ARGV[8])
@@ -42,6 +43,7 @@ if wake then
   redis.call('DEL', prefix .. 'wake')
 end
 count(prefix, counters)
+snapshot(prefix, now)
 local gate, cancelled = redis.call('GET', prefix .. 'gate') or '', {}
 if gate ~= '' then
   local length = redis.call('XLEN', prefix .. 'stream') + redis.call('XLEN', prefix .. 'front') + redis.call('XLEN', prefix .. 'suspects')

@@ -17,7 +17,7 @@ from fastq.demo import tasks
 from fastq.demo.ledger import ran
 from fastq.demo.plan import MOST_SINGLES, SINGLES_EVERY
 from fastq.demo.stage import Stage
-from fastq.fleet import Fleet
+from fastq.fleet.fleet import Fleet
 from fastq.keys import queue_keys
 from fastq.task import PreparedCall
 
@@ -48,14 +48,12 @@ class Run:
         self._attempts = [self.plan.attempts(number) for number in range(self.plan.failing)]
         self._log = (stage.folder / "workers.log").open("wb")
         command = [
-            *(sys.executable, "-P", "-m", "fastq.cli", "worker", "fastq.demo.tasks:app", "--processes", "1"),
+            *(sys.executable, "-P", "-m", "fastq.cli", "worker", "fastq.demo.tasks:app"),
             *("--queues", ",".join(QUEUES), "--grace", "5", "--log-level", "error"),
         ]
         self.fleet = Fleet(
-            self.app,
             command,
             processes=processes,
-            queues=QUEUES,
             grace=5,
             env={"FASTQ_URL": stage.workers_url},
             log=self._log.fileno(),

@@ -4,10 +4,11 @@ A worker's own interpreter can be held for many seconds, by one regular expressi
 the worker does: when it is gone or stopped, or when its event loop has made no step for `WATCHDOG` seconds.
 
 The worker writes lines to the heart's input: its options first (a command line, and a password in it, would be there for all
-to read), then "+ <queue> <worker>" and "- <queue> <worker>" to beat in a queue or no more, "." for a step of the loop. The heart
-says "ready" when it has been started, "ok <time>" when every queue has taken its beat, "fenced <queue> <worker>" when one did not
-know it, and "silent <why>" when a beat did not get through. The time is that before the beat, on the monotonic clock, which both
-processes share: a worker that was stopped reads of it late.
+to read), then "+ <queue> <worker>" and "- <queue> <worker>" to beat in a queue or no more, ". <jobs>" for a step of the loop and
+how many jobs have ended. The heart says "ready" when it has been started, "ok <time>" when every queue has taken its beat,
+"fenced <queue> <worker>" when one did not know it, and "silent <why>" when a beat did not get through. The time is that before
+the beat, on the monotonic clock, which both processes share: a worker that was stopped reads of it late. In a fleet its first
+process is the heart of all others, with the same words; it may also say "retire".
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ class Heart:
         self.ready = asyncio.Event()  # a worker joins no queue before: until the first beat it would look dead
         self.on_fenced: Callable[[str, str], None] = lambda queue, worker: None
         self.on_beat: Callable[[], None] = lambda: None
+        self.on_retire: Callable[[], None] = lambda: None  # a fleet has another worker in this one's place
 
     @property
     def well(self) -> bool:
@@ -75,9 +77,9 @@ class Heart:
         self._names.discard((queue, worker))
         self._write(f"- {queue} {worker}")
 
-    def step(self) -> None:
-        """The event loop is alive."""
-        self._write(".")
+    def step(self, finished: int) -> None:
+        """The event loop is alive, and so many jobs have ended here."""
+        self._write(f". {finished}")
 
     async def run(self) -> None:
         """Keep a heart process until cancelled; one that ends is replaced."""
@@ -94,12 +96,17 @@ class Heart:
             await asyncio.sleep(PAUSE)
 
     async def _start(self) -> None:
-        options = {"url": self._config.endpoint().url, "namespace": self._config.namespace, "lease": self._config.lease,
-                   "redis_options": _plain(self._config.redis_options), "pid": os.getpid()}  # fmt: skip
         self._process = await asyncio.create_subprocess_exec(
             sys.executable, "-P", "-m", "fastq.worker.heart",
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
         )  # fmt: skip
+        self._introduce(pid=os.getpid())
+
+    def _introduce(self, **more: Any) -> None:
+        """Tell a heart that has just come all that it has to know."""
+        options = {"url": self._config.endpoint().url, "namespace": self._config.namespace, "lease": self._config.lease,
+                   "max_crashes": self._config.max_crashes, "redis_options": _plain(self._config.redis_options),
+                   **more}  # fmt: skip
         self._write(json.dumps(options))
         for queue, worker in self._names:
             self._write(f"+ {queue} {worker}")
@@ -108,16 +115,21 @@ class Heart:
         assert self._process is not None
         assert self._process.stdout is not None
         async for line in self._process.stdout:
-            what, *rest = line.decode().split()
-            if what == "ok":
-                self.last_beat = float(rest[0])
-                self.on_beat()
-            elif what == "ready":
-                self.ready.set()
-            elif what == "silent":
-                _log.warning("heart: a beat did not get through: %s", " ".join(rest))
-            elif what == "fenced":
-                self.on_fenced(*rest)
+            self._hear(line)
+
+    def _hear(self, line: bytes) -> None:
+        what, *rest = line.decode().split()
+        if what == "ok":
+            self.last_beat = float(rest[0])
+            self.on_beat()
+        elif what == "ready":
+            self.ready.set()
+        elif what == "silent":
+            _log.warning("heart: a beat did not get through: %s", " ".join(rest))
+        elif what == "fenced":
+            self.on_fenced(*rest)
+        elif what == "retire":
+            self.on_retire()
 
     async def _end(self) -> int | None:
         process, self._process = self._process, None
@@ -170,7 +182,7 @@ class _Beats:
                 due = time.monotonic() + self._period
                 if os.getppid() != self._worker_pid:
                     return
-                if not _stopped(self._worker_pid) and time.monotonic() - self._stepped < WATCHDOG:
+                if not stopped(self._worker_pid) and time.monotonic() - self._stepped < WATCHDOG:
                     self._beat()
 
     def _hear(self, data: bytes) -> bool:
@@ -211,7 +223,7 @@ class _Beats:
         return queue_keys(self._namespace, queue)
 
 
-def _stopped(pid: int) -> bool:
+def stopped(pid: int) -> bool:
     """Whether a process was stopped (SIGSTOP) or is a zombie."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()

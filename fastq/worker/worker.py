@@ -47,6 +47,7 @@ CONCURRENCY = 100
 GRACE = 25.0
 STEP_EVERY = 1.0
 BURST_HORIZON = 1.0  # seconds: a burst waits for what falls due within
+AT_ONCE = 0.0  # a time that has long passed
 LAST_CALLS = 5.0  # seconds for the last settling and leaving, when the server does not answer
 
 
@@ -63,7 +64,7 @@ class Worker:
 
     `queues` None: those of the app's tasks, and "default", in turn; a sequence: in strict order. `concurrency` jobs run at once.
     `burst`: end when nothing is left to do. `grace`: seconds that running jobs get to end after a signal. `name`: what its names
-    in the queues begin with, and no other worker's do; None: host and process.
+    in the queues begin with, and no other worker's do; None: host and process. `heart` beats for it; None: a process of its own.
 
     >>> app.worker(queues=["mail"], burst=True).run()  # doctest: +SKIP
     """
@@ -82,6 +83,7 @@ class Worker:
         burst: bool = False,
         grace: float = GRACE,
         name: str | None = None,
+        heart: Heart | None = None,
     ) -> None:
         self._app = app
         self._config = app.config
@@ -93,7 +95,8 @@ class Worker:
         self._desks: dict[str, Desk] = {}
         self._holdings: list[Holding] = []
         self._ending: asyncio.Event | None = None
-        self._at_once = False
+        self._given_heart = heart
+        self._ends_by: float | None = None  # when running jobs have to have ended; None: nobody has asked for that
         self._successors: dict[bytes, str] = {}  # a name that was taken for dead -> the token of the one after it
         self._returning: set[asyncio.Task[None]] = set()
         self.finished = 0  # jobs whose turn ended here
@@ -120,8 +123,12 @@ class Worker:
     def stop(self) -> None:
         """End in good order, as SIGTERM does. For the event loop's own thread."""
         if self._ending is not None:
-            if self._ending.is_set():
-                self._at_once = True
+            self._ends_by = time.monotonic() + self._grace if self._ends_by is None else AT_ONCE
+            self._ending.set()
+
+    def retire(self) -> None:
+        """Fetch no more, and end when all jobs have, however long they take: another worker has taken this one's place."""
+        if self._ending is not None:
             self._ending.set()
 
     async def arun(self) -> None:
@@ -151,9 +158,10 @@ class Worker:
             stain=self._replace_slot,
         )
         self._runner.in_turn = self._queues is None
-        self._heart = self.heart_type(self._config)
+        self._heart = self._given_heart or self.heart_type(self._config)
         self._heart.on_fenced = self._on_fenced
         self._heart.on_beat = self._on_beat
+        self._heart.on_retire = self.retire
         self._fetcher = Fetcher(
             self._calls,
             self._waits,
@@ -233,20 +241,21 @@ class Worker:
         for run in runner.runs():
             if run.waits:
                 self._deadlines.tell(run, "shutdown")
-        await self._runs_end(self._grace)
+        while runner.running and (self._ends_by is None or time.monotonic() < self._ends_by):
+            await asyncio.sleep(0.01)
         for run in runner.runs():
             self._deadlines.tell(run, "shutdown")
-        await self._runs_end(0.5)
+        await self._runs_end(0.5, unless_hurried=True)
         for run in runner.runs():
             self._deadlines.insist(run)
-        await self._runs_end(0.1, at_once=False)
+        await self._runs_end(0.1)
         for run in runner.runs():
             self._deadlines.give_up(run)
 
-    async def _runs_end(self, within: float, *, at_once: bool | None = None) -> None:
-        """Wait for the end of all runs, `within` seconds at most. `at_once` False: also after a second signal."""
+    async def _runs_end(self, within: float, *, unless_hurried: bool = False) -> None:
+        """Wait for the end of all runs, `within` seconds at most. `unless_hurried`: not after a second signal."""
         until = time.monotonic() + within
-        while self._runner.running and time.monotonic() < until and not (self._at_once if at_once is None else at_once):
+        while self._runner.running and time.monotonic() < until and not (unless_hurried and self._ends_by == AT_ONCE):
             await asyncio.sleep(0.01)
 
     async def _leave(self) -> None:
@@ -303,7 +312,7 @@ class Worker:
 
     async def _step(self) -> None:
         while True:
-            self._heart.step()
+            self._heart.step(self._runner.finished)
             await asyncio.sleep(STEP_EVERY)
 
     async def _watch_burst(self) -> None:

@@ -264,8 +264,9 @@ def _scheduled(keys: QueueKeys, uid: bytes, due: float, raw: bytes) -> Scheduled
         return ScheduledJob(uid_string(uid), keys.queue, UNREADABLE, "scheduled", when, 0, None, None, "")
     state = "retrying" if message.attempt > 1 else "scheduled"
     return ScheduledJob(
-        uid_string(uid), keys.queue, message.task, state, when, message.attempt, message.job_id or None, _lock(message), _told(error)
-    )
+        uid_string(uid), keys.queue, message.task, state, when, message.attempt, message.job_id or None, _lock(message),
+        _told(error),
+    )  # fmt: skip
 
 
 def _lock(message: Message) -> str | None:

@@ -11,8 +11,16 @@ import fastq
 
 # Before the current folder is searched for the user's modules: in a checkout it holds a fastq that is not compiled.
 import fastq_ext  # noqa: F401
+from fastq.cli.dead import dead
 from fastq.cli.demo import demo
+from fastq.cli.doctor import doctor
+from fastq.cli.jobs import jobs
+from fastq.cli.locks import locks
+from fastq.cli.queues import pause, purge, queues, resume
+from fastq.cli.scheduled import scheduled
+from fastq.cli.text import escaped
 from fastq.cli.worker import worker
+from fastq.cli.workers import workers
 from fastq.errors import ConfigError, FastQError
 
 FAILED, WRONG_USE = 1, 2
@@ -30,6 +38,8 @@ def cli(context: click.Context) -> None:
     \b
     fastq worker shop.tasks      run the jobs of the FastQ in shop/tasks.py
     fastq demo                   see it work: a private server, a producer, workers
+    fastq queues shop.tasks      what waits, runs and has failed
+    fastq doctor shop.tasks      what is wrong, and what to do
 
     Exit codes: 0 done, 1 failed, 2 wrong use. Logs go to stderr.
     """
@@ -38,8 +48,8 @@ def cli(context: click.Context) -> None:
         context.exit(WRONG_USE)
 
 
-cli.add_command(worker)
-cli.add_command(demo)
+for command in (worker, demo, queues, workers, jobs, dead, scheduled, locks, pause, resume, purge, doctor):
+    cli.add_command(command)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -78,5 +88,5 @@ def _command_of(error: click.ClickException) -> str:
 
 
 def _tell(problem: str, command: str = "fastq") -> None:
-    line = " ".join(problem.split())
+    line = escaped(" ".join(problem.split()))
     click.echo(f"{command}: {line}", err=True)

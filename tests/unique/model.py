@@ -31,7 +31,7 @@ class UniqueJobs(RuleBasedStateMachine):
     broker: Broker
     client: redis_py.Redis
 
-    @initialize(policies=st.one_of(st.sampled_from(POLICIES).map(lambda one: [one]), st.just(POLICIES)), workers=st.integers(1, 2))
+    @initialize(policies=st.sampled_from([*([one] for one in POLICIES), *[POLICIES] * len(POLICIES)]), workers=st.integers(1, 2))
     def begin(self, policies: list[Any], workers: int) -> None:
         self.policies = policies
         self.keys = QueueKeys(f"model-{uuid.uuid4().hex[:12]}", "q")

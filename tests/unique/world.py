@@ -142,7 +142,8 @@ class World:
         if framed and not delay and not renew and on_conflict in ("raise", "skip"):
             group: Sequence[Any] = requests.unique_frame(raw, 1, TTL, uid + b"W", [lock])
         else:
-            group = requests.single(raw, due_ms=self.now + delay if delay else 0, lock_key=lock, lock_ttl_ms=TTL, max_wait_ms=max_wait)
+            due = self.now + delay if delay else 0
+            group = requests.single(raw, due_ms=due, lock_key=lock, lock_ttl_ms=TTL, max_wait_ms=max_wait)
         refusals = self.broker.call(requests.enqueue(self.keys, [group], 1, laned=True, now=self.now))
         held = self.before.locks.get(key)
         if refusals:
@@ -150,8 +151,8 @@ class World:
             if held:
                 assert refusals[0].uid == held[0], "the holder that was named is not the lock's owner"
         else:
-            assert held is None or held[1] == "E" or not self._is_there(held[0]), f"{call} got in under the lock of {label(held[0])}"
             if held:
+                assert held[1] == "E" or not self._is_there(held[0]), f"{call} got in under the lock of {label(held[0])}"
                 self._may_lose.add(held[0])
         self.calls.append(call)
         return call
@@ -457,7 +458,7 @@ class World:
             step = ms if ms > 10 * LEASE else min(ms, LEASE // 4)
             ms -= step
             self.now += step
-            self.broker.call(requests.beat(self.keys, [name for name in self.workers], self.now))
+            self.broker.call(requests.beat(self.keys, list(self.workers), self.now))
             self.broker.call(
                 requests.tick(
                     self.keys, worker.name, lease_ms=LEASE, limit=200, max_crashes=MAX_CRASHES, dead_jobs=10**6,

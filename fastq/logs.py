@@ -26,6 +26,17 @@ def set_up(format: Format = "text", level: str = "info", stream: IO[str] | None 
     logging.captureWarnings(True)
 
 
+def as_set_up() -> tuple[Format, str] | None:
+    """What `set_up` was given, for another process of this program; None when the program logs in a way of its own."""
+    for handler in logging.getLogger().handlers:
+        level = logging.getLevelName(logging.getLogger().level).lower()
+        if isinstance(handler.formatter, TextLines):
+            return "text", level
+        if isinstance(handler.formatter, JsonLines):
+            return "json", level
+    return None
+
+
 class TextLines(logging.Formatter):
     """`2026-05-31 09:30:00.123 INFO    4711 fastq.worker: ...`, in local time; tracebacks follow on their own lines."""
 

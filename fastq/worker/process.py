@@ -92,7 +92,7 @@ class Process:
         with theirs:
             try:
                 self._process = await asyncio.create_subprocess_exec(
-                    sys.executable, "-P", "-m", "fastq.worker.process_child", str(theirs.fileno()), str(os.getpid()),
+                    sys.executable, "-P", "-m", "fastq.worker.process_child", str(theirs.fileno()),
                     stdin=asyncio.subprocess.DEVNULL, pass_fds=[theirs.fileno()], start_new_session=True,
                 )  # fmt: skip
             except BaseException:

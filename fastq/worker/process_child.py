@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-import ctypes
 import importlib
 import os
 import queue
 import runpy
+import select
 import signal
 import socket
 import sys
@@ -20,10 +20,11 @@ import threading
 import time
 import types
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 
+from fastq import logs
 from fastq.codec import encode_plain, read_signature
 from fastq.task import Task
 from fastq.worker.failures import describe
@@ -33,8 +34,7 @@ from fastq.worker.process_words import NOTHING, Order, Raised, Ready, Returned, 
 from fastq.worker.remote_errors import describe_error
 from fastq_ext.runner import set_current_run
 
-END_WITHIN = 1.0  # seconds for an idle process to end in good order
-PR_SET_PDEATHSIG = 1
+END_WITHIN = 0.5  # seconds for an idle process to end in good order
 serving = False  # this process runs jobs for a worker
 
 
@@ -65,10 +65,7 @@ class _Server:
                     self._orders.put(said)
                 elif isinstance(said, Told) and (run := self._run) is not None:
                     run.reason = said.reason
-        if self._run is None:
-            self._orders.put(None)
-            time.sleep(END_WITHIN)
-        os.killpg(0, signal.SIGKILL)  # what a job does counts no more
+        self._orders.put(None)
 
     def _obey(self, order: Order) -> Returned | Raised:
         try:
@@ -116,7 +113,7 @@ def _call(run: Run, function: Callable[..., Any], args: Any, kwargs: Any) -> Any
 
 
 def _prepare(setup: Setup) -> None:
-    """Find modules as the worker does, and import those that have tasks."""
+    """Find modules as the worker does, import those that have tasks, and log as it does."""
     sys.path[:] = setup.sys_path
     sys.argv[:] = setup.argv
     if setup.main_file:
@@ -127,24 +124,34 @@ def _prepare(setup: Setup) -> None:
     for name in setup.modules:
         with contextlib.suppress(Exception):  # a job that needs it will tell
             importlib.import_module(name)
+    if setup.log is not None:
+        logs.set_up(*setup.log)
 
 
-def main(descriptor: int, worker_pid: int) -> None:
-    """`python -m fastq.worker.process_child FD PID`."""
+def main(descriptor: int) -> None:
+    """`python -m fastq.worker.process_child FD`."""
     global serving
     serving = True
     # Signals are for the worker, which kills this process when it is time. Handlers, since what is ignored is inherited.
     signal.signal(signal.SIGTERM, lambda *_: None)
     signal.signal(signal.SIGINT, lambda *_: None)
-    if sys.platform == "linux":  # the listener cannot see the worker's end while a job holds the interpreter
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != worker_pid:
-        return
     os.set_inheritable(descriptor, False)
+    if os.fork() == 0:
+        _watch_worker(descriptor)
     with contextlib.suppress(EOFError, ConnectionError), socket.socket(fileno=descriptor) as connection:
         _Server(connection).serve()
 
 
+def _watch_worker(descriptor: int) -> NoReturn:
+    """Kill the whole group when the worker is gone: a process of its own, since a job can hold the interpreter for hours."""
+    worker = select.poll()
+    worker.register(descriptor, 0)  # only its end is waited for
+    worker.poll()
+    time.sleep(END_WITHIN)
+    os.killpg(0, signal.SIGKILL)
+    os._exit(0)
+
+
 if __name__ == "__main__":
     # The module by its name: `serving` must be seen by whoever imports it.
-    importlib.import_module("fastq.worker.process_child").main(*map(int, sys.argv[1:]))
+    importlib.import_module("fastq.worker.process_child").main(int(sys.argv[1]))

@@ -6,16 +6,18 @@ from collections.abc import Callable
 
 import msgspec
 
+from fastq.logs import Format
 from fastq.worker.homes import Home
 
 
 class Setup(msgspec.Struct, tag="setup"):
-    """The worker's first word: how modules are found there, and which ones have tasks for processes."""
+    """The worker's first word: how modules are found there, which ones have tasks for processes, and how it logs."""
 
     sys_path: list[str]
     argv: list[str]
     main_file: str
     modules: list[str]
+    log: tuple[Format, str] | None
 
 
 class Order(msgspec.Struct, tag="order"):

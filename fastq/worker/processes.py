@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from fastq import logs
 from fastq.task import Task
 from fastq.worker.homes import Home, file_of_main, home_of
 from fastq.worker.places import Places, Waiter
@@ -144,7 +145,7 @@ class Processes:
     def _setup(self) -> Setup:
         main_file = file_of_main() if any(not home.module for home in self._homes) else ""
         modules = sorted({home.module for home in self._homes if home.module})
-        return Setup(list(sys.path), list(sys.argv), main_file, modules)
+        return Setup(list(sys.path), list(sys.argv), main_file, modules, logs.as_set_up())
 
     # --- a job in its process
 

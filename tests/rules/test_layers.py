@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 # Lowest first. A name stands for the module and everything in it; the longest name that fits decides.
 LAYERS = (
     ("fastq_ext",),
-    ("fastq.job", "fastq.errors", "fastq.config", "fastq.keys", "fastq.retry"),
+    ("fastq.job", "fastq.errors", "fastq.config", "fastq.keys", "fastq.retry", "fastq.logs"),
     ("fastq.codec",),
     ("fastq.unique", "fastq.options", "fastq.task", "fastq.current", "fastq.middleware", "fastq.lifespan"),
     ("fastq.broker", "fastq.embedded", "fastq.embedded_guard"),
@@ -22,7 +22,7 @@ LAYERS = (
     ("fastq.worker.worker",),
     ("fastq.worker.rehearsal", "fastq.testing"),
     ("fastq",),  # the public names, gathered from below
-    ("fastq.logs", "fastq.fleet", "fastq.demo", "fastq.cli", "fastq.pytest_plugin", "fastq.__main__"),
+    ("fastq.fleet", "fastq.demo", "fastq.cli", "fastq.pytest_plugin", "fastq.__main__"),
 )
 
 # Who may look up all the same, and why.

@@ -1,5 +1,6 @@
 """Sync tasks in processes of their own: a job in one can be killed, and cannot take its worker with it."""
 
+import json
 import os
 import re
 import signal
@@ -177,11 +178,12 @@ def test_processes_die_with_their_worker_even_when_it_is_killed(
 ) -> None:
     app.tasks["with_family"].enqueue("a", "")
     worker = start_sync(executor="process")
-    busy, _ = family_of(bench, "a")
+    pids = family_of(bench, "a")
 
     worker.kill()
 
-    process.wait_gone(busy, 3)
+    for pid in pids:
+        process.wait_gone(pid, 3)
 
 
 def test_idle_processes_end_with_their_worker(bench: Bench, app: FastQ, start_sync: Callable[..., Child]) -> None:
@@ -322,6 +324,28 @@ if __name__ == "__main__":
 
     assert "ran elsewhere: True" in child.stdout
     assert "is dead: Wrong: so wrong" in child.stdout
+
+
+def test_what_a_job_in_a_process_logs_looks_like_its_workers_own(bench: Bench, tmp_path: Path) -> None:
+    start = """
+from fastq import logs
+
+@app.task(executor="process")
+def speak() -> None:
+    import logging
+    logging.getLogger("shop").info("hello")
+
+if __name__ == "__main__":
+    logs.set_up("json")
+    speak.enqueue()
+    app.worker(burst=True).run()
+"""
+    path = program(bench, tmp_path, start)
+    with Child([sys.executable, str(path)], env=bench.ledger.environment, cwd=tmp_path) as child:
+        assert child.wait() == 0, child.stderr
+
+    (said,) = [event for event in map(json.loads, child.stderr.splitlines()) if event["logger"] == "shop"]
+    assert (said["level"], said["message"]) == ("info", "hello")
 
 
 def test_a_program_that_starts_its_worker_whenever_it_is_imported_is_told_so(bench: Bench, tmp_path: Path) -> None:

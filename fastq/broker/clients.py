@@ -17,7 +17,6 @@ from fastq.errors import BrokerError
 
 T = TypeVar("T")
 
-_AGAIN: Any = object()
 _UNREACHABLE = (redis.ConnectionError, redis.TimeoutError, OSError)
 _HELLO = pack_command((b"TIME",)) + pack_command((b"INFO", b"server"))
 
@@ -110,9 +109,12 @@ class SyncClient:
         number = seat.lane.next() if request.laned else 0
         request = self._clock.stamp(request)
         reply = self._try_once(seat, request, number)
-        if reply is _AGAIN:
-            return self._finish(seat, request, self._talk(seat, request, number), sent=False)
-        return request.read(reply)
+        if not isinstance(reply, Talk):
+            return request.read(reply)
+        talk: Talk[T] = reply
+        if talk.pause:
+            time.sleep(talk.pause)
+        return self._finish(seat, request, talk, sent=False)
 
     def begin(self, request: Request[T]) -> Pending[T]:
         """Send a request and return while the server works on it. A connection that cannot be had is an error of `wait`."""
@@ -159,28 +161,37 @@ class SyncClient:
         return Talk(request, self._opener.shown, self._patience, seat.lane.id, number)
 
     def _try_once(self, seat: _Seat, request: Request[T], number: int) -> Any:
-        """The reply, as nearly every call gets it: at once, and no error. _AGAIN when the call has to be made in full, which
-        changes nothing: the server has not carried it out, or it may be repeated. Else the seat is given back. Raises BrokerError."""
+        """The reply, as nearly every call gets it: at once, and no error. Else the Talk of the call, which knows what became of
+        this try. Raises BrokerError when there is to be no other."""
         wire = seat.wire
         if wire is None or request.commands or request.blocks:
-            return _AGAIN
+            return self._talk(seat, request, number)
+        lost = None
         try:
             wire.send(request.pack(seat.lane.id, number))
             reply = wire.read()
         except WireLost as error:
+            lost = error
             seat.drop()
-            if request.repeatable:
-                return _AGAIN
-            self._idle.append(seat)
-            self._talk(seat, request, number).failed(error, sent=True)
         except BaseException:
             seat.drop()  # a reply may still be on its way (KeyboardInterrupt): nobody must read it
             self._idle.append(seat)
             raise
-        if isinstance(reply, hiredis.ReplyError):
-            return _AGAIN
-        self._idle.append(seat)
-        return reply
+        if lost is None and not isinstance(reply, hiredis.ReplyError):
+            self._idle.append(seat)
+            return reply
+        talk = self._talk(seat, request, number)
+        try:
+            if lost is not None:
+                talk.failed(lost, sent=True)
+            else:
+                talk.answered(reply)
+        except BrokerError:
+            self._idle.append(seat)
+            raise
+        if talk.reconnect:
+            seat.drop()
+        return talk
 
     def _finish(self, seat: _Seat, request: Request[T], talk: Talk[T], *, sent: bool) -> T:
         replies = request.replies

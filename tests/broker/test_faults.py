@@ -254,6 +254,20 @@ def test_an_error_of_the_server_is_told_with_what_to_do(broker: Broker, redis: r
     assert not error.value.maybe_enqueued
 
 
+def test_a_call_that_fails_on_the_server_is_not_made_twice(url: str, namespace: str, redis: redis_py.Redis) -> None:
+    """A script that ends with an error may have written something already."""
+    keys = queue_keys(namespace, "default")
+    with FastQ(url, namespace=namespace) as app:
+        app.enqueue("t", 1)
+        redis.delete(keys.stats)
+        redis.set(keys.stats, "something else")
+
+        with pytest.raises(ServerError):
+            app.enqueue("t", 2)
+
+    assert redis.xlen(keys.stream) == 2
+
+
 def test_a_server_that_is_busy_with_a_script_is_waited_for(own_server: Server, make_broker: MakeBroker) -> None:
     """C33: BUSY."""
     client = own_server.client()

@@ -108,6 +108,8 @@ def _named_keys(client: redis.Redis, keys: QueueKeys, state: State) -> None:
         if key in known:
             continue
         kind, _, name = key.removeprefix(keys.prefix).partition(b":")
+        if kind == b"stats":
+            continue  # the same counters once more, by minute
         kept_as = client.type(key)
         value = client.get(key) if kept_as == b"string" else b""
         if kept_as == b"none" or value is None:

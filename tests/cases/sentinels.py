@@ -60,6 +60,7 @@ class Sentinels:
 
 def replicate(primary: Server, start_server: Callable[..., Server], **options: object) -> Server:
     """A replica of the server, once it is in step."""
+    primary.client().config_set("repl-diskless-sync-delay", 0)  # else the first replica is waited for in vain
     replica = start_server(config={"replicaof": f"127.0.0.1 {primary.port}"}, **options)
     client = replica.client()
     wait_until(lambda: client.info("replication")["master_link_status"] == "up")

@@ -15,7 +15,10 @@ def clients(site: Site) -> list[dict[str, str]]:
     return [one for one in site.client.client_list() if one["name"] == "fastq"]
 
 
-@pytest.mark.parametrize("options", [{"socket_timeout": 0.3}, {}], ids=["short socket_timeout", "defaults"])
+@pytest.mark.parametrize(
+    "options",
+    [pytest.param({"socket_timeout": 0.3}, id="short socket_timeout"), pytest.param({}, id="defaults", marks=pytest.mark.cases)],
+)
 def test_c36_waiting_for_jobs_and_socket_timeouts_do_not_fight(
     make_site: Callable[..., Site], full: bool, options: dict[str, float]
 ) -> None:
@@ -41,6 +44,7 @@ def test_c36_waiting_for_jobs_and_socket_timeouts_do_not_fight(
     site.assert_laws()
 
 
+@pytest.mark.cases
 def test_latency_costs_no_job(site: Site, proxy: Proxy) -> None:
     """A server that is far away: 50 ms for each request."""
     proxy.delay = 0.05

@@ -10,6 +10,7 @@ from tests.cases.site import Site
 from tests.support.process import wait_until
 
 
+@pytest.mark.cases
 def test_c48_what_was_fetched_and_not_started_is_free_at_once(site: Site, full: bool) -> None:
     """Stopped at random moments, by either signal; at the end every job has run once to its end."""
     rounds, count, seconds = (20, 100, 1.0) if full else (3, 24, 0.2)

@@ -160,9 +160,9 @@ def test_c28_a_producer_follows_a_failover(
 
 def test_c29_losing_the_scripts_all_the_time_changes_nothing(own_site: Site, full: bool) -> None:
     """SCRIPT FLUSH every 100 ms under a mix of everything that calls a script."""
-    site, seconds = own_site, 10.0 if full else 2.5
+    site, seconds = own_site, 10.0 if full else 1.5
     site.pair()
-    count = 500 if full else 125
+    count = 500 if full else 75
     with every(0.1, lambda: site.client.script_flush("SYNC")):
         begun = time.monotonic()
         for number in range(count):
@@ -211,7 +211,7 @@ def test_c30_a_worker_goes_on_after_each_way_of_losing_its_server(own_site: Site
     for fault in ("away", "bounced", "cut"):
         if fault == "away":
             site.server.kill()
-            time.sleep(5 if full else 1.5)
+            time.sleep(5 if full else 0.7)
             site.server.restart()
         elif fault == "bounced":
             for _ in range(3):
@@ -321,7 +321,7 @@ def test_c32_a_lock_that_was_evicted_is_taken_again_while_its_job_runs(site: Sit
 
 def test_c33_a_foreign_script_that_blocks_the_server_costs_no_job(own_site: Site, full: bool) -> None:
     """The server answers BUSY until that script ends."""
-    site, seconds = own_site, 6 if full else 2
+    site, seconds = own_site, 6 if full else 1.5
     site.client.config_set("busy-reply-threshold", 500)
     site.pair()
     labels = site.enqueue_many(site.tasks.work, [f"job-{number}" for number in range(50)], seconds=0.1, failures=1)
@@ -341,8 +341,8 @@ def test_c33_a_foreign_script_that_blocks_the_server_costs_no_job(own_site: Site
     site.wait_ended(*labels, "while-busy", timeout=5 * SLOW)
     print(f"all have run {time.monotonic() - begun:.2f} s after the server was free")
     # Everybody was silent: nobody is taken for dead, and nothing runs twice.
-    reading = site.assert_laws()
-    assert all(runs <= 2 for runs in reading.starts.values())
+    reading = site.assert_laws(may_repeat={"renewed/1"})  # cancelled in doubt whether its lock is still its own
+    assert all(reading.starts[label] == 2 for label in labels)
 
 
 def _block(server: Server, seconds: float) -> None:

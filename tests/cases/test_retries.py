@@ -71,6 +71,7 @@ def test_c46_no_number_of_attempts_makes_a_delay_that_is_none(site: Site) -> Non
     assert Message(site.client.hget(site.keys.jobs, job.raw_uid)).attempt == 2001
 
 
+@pytest.mark.cases
 def test_c47_a_job_that_always_fails_ends_and_is_in_nobodys_way(site: Site, full: bool) -> None:
     """All on defaults but, here, the time: one that raises, one that runs out of time."""
     site.worker()

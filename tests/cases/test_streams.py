@@ -18,7 +18,7 @@ def test_c24_memory_stays_flat_however_many_jobs_go_through(
     """Plain, failing and delayed jobs; streams are empty afterwards, no key is left per job."""
     site = make_site(start_server())
     site.pair()
-    steps = 4 if full else 3
+    steps = 4 if full else 2
     count = 5000 if full else 700
     keys, memory = [], []
     for step in range(steps):

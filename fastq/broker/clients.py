@@ -11,7 +11,7 @@ import redis
 
 from fastq.broker.opening import Opener, check_version
 from fastq.broker.requests import NOW, Request, pack_command
-from fastq.broker.talk import Talk
+from fastq.broker.talk import SOON, Talk
 from fastq.broker.wire import AsyncWire, SyncWire, WireLost
 from fastq.errors import BrokerError
 
@@ -326,8 +326,9 @@ class AsyncClient:
 
 def _unusable(error: redis.RedisError, shown: str) -> Exception:
     """What a failed handshake means: worth another try, or an error for the caller."""
-    if isinstance(error, redis.ConnectionError | redis.TimeoutError) and not isinstance(error, redis.AuthenticationError):
-        return ConnectionError(str(error))
-    if isinstance(error, redis.BusyLoadingError | redis.ReadOnlyError):
+    if isinstance(error, redis.AuthenticationError):
+        return BrokerError(f"{shown} refused the connection: {error}")
+    soon = redis.ConnectionError | redis.TimeoutError | redis.ReadOnlyError
+    if isinstance(error, soon) or str(error).encode().startswith(SOON):
         return ConnectionError(str(error))
     return BrokerError(f"{shown} refused the connection: {error}")

@@ -17,7 +17,7 @@ from fastq.errors import BrokerError
 T = TypeVar("T")
 
 # The server did not run the call and may be able to soon; for those in _ELSEWHERE it may be another server by then.
-_SOON = (b"LOADING", b"BUSY ", b"MASTERDOWN", b"READONLY", b"TRYAGAIN", b"CLUSTERDOWN", b"NOREPLICAS", b"MISCONF")
+SOON = (b"LOADING", b"BUSY ", b"MASTERDOWN", b"READONLY", b"TRYAGAIN", b"CLUSTERDOWN", b"NOREPLICAS", b"MISCONF")
 _ELSEWHERE = (b"READONLY", b"MASTERDOWN", b"LOADING")
 _HELP = {
     b"OOM": "Redis is out of memory: nothing was written; raise maxmemory or let the workers drain the queue",
@@ -62,7 +62,7 @@ class Talk(Generic[T]):
         if text.startswith(b"NOSCRIPT") and self._request.script is not None:
             self.data = self._request.pack(self._lane, self._number, by_source=True)
             return False
-        if text.startswith(_SOON) and self._again():
+        if text.startswith(SOON) and self._again():
             self.reconnect = text.startswith(_ELSEWHERE)
             return False
         code = text.split(b" ", 1)[0].decode()

@@ -334,6 +334,9 @@ def test_c33_a_foreign_script_that_blocks_the_server_costs_no_job(own_site: Site
     wait_until(lambda: _is_busy(refused))
 
     site.enqueue(site.tasks.work, "while-busy")  # waits for the server
+    with FastQ(site.server.url, namespace=site.namespace) as newcomer:  # which has to connect first
+        newcomer.enqueue("work", label="connected-while-busy")
+    site.accepted.add("connected-while-busy")
 
     foreign.join()
     begun = time.monotonic()

@@ -260,7 +260,7 @@ def test_a_frame_that_a_deploy_makes_readable_again_runs_after_its_replay(app, r
     assert ran == [1]
 
 
-def test_a_replayed_job_of_an_unknown_version_keeps_its_bytes(app, redis, namespace):
+def test_a_replayed_job_of_an_unknown_version_keeps_its_bytes_but_for_the_time_of_its_enqueue(app, redis, namespace):
     app.task(name="t")(lambda: None)
     app.enqueue("t")
     [message] = waiting(redis, namespace)
@@ -274,7 +274,9 @@ def test_a_replayed_job_of_an_unknown_version_keeps_its_bytes(app, redis, namesp
     assert (dead.task, dead.reason, dead.args) == ("", "unknown message version 7", None)
     assert app.queue().dead.replay(dead).replayed == 1
 
-    assert [fields for _, fields in redis.xrange(keys.stream)] == [{b"f": raw}]
+    [(_, fields)] = redis.xrange(keys.stream)
+    back = fields[b"f"]
+    assert (back[:26], back[34:]) == (raw[:26], raw[34:])
 
 
 def test_a_replay_wakes_nobody_with_the_old_end_of_a_tracked_job(app, redis, namespace):

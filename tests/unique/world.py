@@ -135,8 +135,8 @@ class World:
         call = Call(len(self.calls), key, policy, self._begin("enqueue", key, *policy, delay), "enqueued")
         until, on_conflict, renew = policy
         raw = builders.message(
-            f"j{call.number:05}", args=[call.number], lock=key, lock_ttl_ms=TTL, until=until, on_conflict=on_conflict, renew=renew,
-            due_ms=self.now + delay if delay else 0, now=self.now,
+            f"j{call.number:05}", args=[call.number], lock=key, lock_ttl_ms=TTL, until=until, on_conflict=on_conflict,
+            renew=renew, due_ms=self.now + delay if delay else 0, now=self.now,
         )  # fmt: skip
         uid, lock = Message(raw).uid, self.keys.unique(Message(raw).lock_key)
         if framed and not delay and not renew and on_conflict in ("raise", "skip"):

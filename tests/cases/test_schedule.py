@@ -149,7 +149,7 @@ def test_c42_no_due_job_hides_behind_those_that_are_not_due(site: Site, full: bo
     later, due = (10_000, 5_000) if full else (2_000, 1_000)
     site.tasks.work.using(delay=3600).enqueue_many([{"label": f"later-{number}"} for number in range(later)])
     labels = [f"due-{number}" for number in range(due)]
-    site.client.config_set("slowlog-log-slower-than", 50_000)
+    site.client.config_set("slowlog-log-slower-than", 150_000)
     site.client.slowlog_reset()
     site.pair()
 

@@ -8,7 +8,7 @@ import click
 from fastq.cli import show
 from fastq.cli.find import find_job, known_queues, reference
 from fastq.cli.target import for_machines, on_app, paged, queue_option, sure
-from fastq.cli.text import call, moment
+from fastq.cli.text import call, many, moment
 
 if TYPE_CHECKING:
     from fastq.app import FastQ
@@ -60,6 +60,7 @@ def _record(job: DeadJob) -> dict[str, Any]:
 def show_dead(app: FastQ, names: tuple[str], queue: str | None, as_json: bool) -> None:
     """Show one, with its arguments and its traceback."""
     job = None
+    _check_uid(names[0])
     for name in [queue] if queue is not None else known_queues(app):
         job = job or app.queue(name).dead.get(names[0])
     if job is None:
@@ -125,7 +126,7 @@ def delete(app: FastQ, names: tuple[str, ...], queue: str | None, everything: bo
     if everything:
         show.confirm(f"This deletes all {app.queue(queue or '').dead.count():,} dead jobs of queue {queue}", yes)
     else:
-        show.confirm(f"This deletes {len(names):,} dead jobs", yes)
+        show.confirm(f"This deletes {many(len(names), 'dead job')}", yes)
     deleted = 0
     for place, uids in chosen.items():
         jobs = app.queue(place).dead
@@ -146,13 +147,17 @@ def _chosen(app: FastQ, names: tuple[str, ...], queue: str | None, everything: b
         raise click.UsageError("give the UIDs, or --all with --queue", context)
     if everything and queue is None:
         raise click.UsageError("--all needs --queue: it means all of one queue", context)
+    for name in names:
+        _check_uid(name)
     if queue is not None:
         return {queue: [*names]}
     chosen: dict[str, list[str]] = {}
     for name in names:
-        wanted = reference(name, False)
-        if not wanted.uid:
-            raise click.UsageError(f"{name!r} is not the uid of a job", context)
-        found = find_job(app, wanted, None)
-        chosen.setdefault(found.queue if found is not None else "default", []).append(wanted.uid)
+        found = find_job(app, reference(name, False), None)
+        chosen.setdefault(found.queue if found is not None else "default", []).append(name)
     return chosen
+
+
+def _check_uid(name: str) -> None:
+    if not reference(name, False).uid:
+        raise click.UsageError(f"{name!r} is not the uid of a job", click.get_current_context())

@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 from fastq.broker import inspection, requests
 from fastq.broker.health import health
+from fastq.cli.text import many
 from fastq.codec import Message
 from fastq.inspect import SCANNED_AT_ONCE, split_key
 from fastq.keys import QueueKeys, queue_keys
@@ -90,7 +91,8 @@ def look_at_queue(keys: QueueKeys, lease: float, fix: bool, pause: Callable[[flo
     if counts.gate == "paused":
         found.append(Finding("note", keys.queue, "it is paused", "fastq resume lets its jobs start"))
     if waiting > 0 and not counts.workers:
-        found.append(Finding("wrong", keys.queue, f"{waiting:,} jobs wait and no worker is there", "start one: fastq worker"))
+        what = f"{many(waiting, 'job')} waiting, and no worker is there"
+        found.append(Finding("wrong", keys.queue, what, "start one: fastq worker"))
     found += yield from _silent(keys, lease)
     found += yield from _progress(keys, fix)
     found += yield from _pending(keys)
@@ -105,7 +107,8 @@ def _silent(keys: QueueKeys, lease: float) -> Steps[list[Finding]]:
         return []
     entries = sum(one.entries for one in gone)
     advice = "a worker that serves the queue takes it over within a lease" + ("" if live else ": start one")
-    return [Finding("wrong", keys.queue, f"{len(gone):,} workers that give no sign hold {entries:,} entries", advice)]
+    what = f"{many(entries, 'frame')} in the hands of {many(len(gone), 'worker')} without a sign of life"
+    return [Finding("wrong", keys.queue, what, advice)]
 
 
 def _progress(keys: QueueKeys, fix: bool) -> Steps[list[Finding]]:
@@ -117,7 +120,7 @@ def _progress(keys: QueueKeys, fix: bool) -> Steps[list[Finding]]:
             break
     if not strays:
         return []
-    what = f"{strays:,} notes of progress in entries that are gone"
+    what = f"{many(strays, 'note')} of progress in entries that are gone"
     return [Finding("wrong", keys.queue, what, "harmless; --fix deletes them", fixed=fix)]
 
 
@@ -133,7 +136,7 @@ def _pending(keys: QueueKeys) -> Steps[list[Finding]]:
             break
     if not alone:
         return []
-    what = f"{alone:,} calls wait to rerun behind a job that has lost its lock"
+    what = f"{many(alone, 'call')} left to rerun behind a job that has lost its lock"
     return [Finding("note", keys.queue, what, "they run when that job ends, or a day after they came, if a worker is there")]
 
 
@@ -202,13 +205,13 @@ def look_at_locks(namespace: str, queues: Container[str], fix: bool) -> Steps[li
             break
     found = []
     for queue, n in orphans.items():
-        what = f"{n:,} locks without a job: their like cannot be enqueued until they expire"
+        what = f"{many(n, 'lock')} without a job: its like cannot be enqueued until it expires"
         found.append(Finding("wrong", queue, what, "--fix releases them", fix))
     for queue, n in unknown.items():
-        what = f"behind {n:,} keys jobs are parked that nobody looks after"
+        what = f"jobs that nobody looks after are parked behind {many(n, 'key')}"
         found.append(Finding("wrong", queue, what, "--fix has the workers do so", fix))
     for queue, n in unlocked.items():
-        what = f"behind {n:,} keys jobs are parked, and their lock is gone"
+        what = f"jobs are parked behind {many(n, 'key')} whose lock is gone"
         found.append(Finding("note", queue, what, "a worker lets them in within seconds"))
     if cursor:
         found.append(Finding("note", "server", f"only the first {scanned:,} keys were looked at for locks without a job"))

@@ -7,6 +7,7 @@ import click
 
 from fastq.cli import show
 from fastq.cli.target import for_machines, on_app
+from fastq.cli.text import many
 
 if TYPE_CHECKING:
     from fastq.app import FastQ
@@ -41,6 +42,6 @@ def doctor(app: FastQ, names: tuple[str, ...], fix: bool, as_json: bool) -> None
     else:
         rows = [["fixed" if one.fixed else one.level, one.where, one.what, "" if one.fixed else one.advice] for one in found]
         show.table(("", "WHERE", "WHAT", "WHAT TO DO"), rows)
-        show.note(f"{len(wrong)} things are wrong" if wrong else "all is well")
+        show.note(f"{many(len(wrong), 'thing')} to put right" if wrong else "all is well")
     if wrong:
         raise click.exceptions.Exit(1)

@@ -7,7 +7,7 @@ import click
 
 from fastq.cli import show
 from fastq.cli.target import for_machines, on_app, sure
-from fastq.cli.text import seconds
+from fastq.cli.text import many, seconds
 
 if TYPE_CHECKING:
     from fastq.app import FastQ
@@ -116,4 +116,4 @@ def purge(app: FastQ, names: tuple[str, ...], yes: bool, as_json: bool) -> None:
         show.document(purged=purged)
         return
     for name, jobs in purged.items():
-        click.echo(f"{name}: {jobs:,} jobs deleted")
+        click.echo(f"{name}: {many(jobs, 'job')} deleted")

@@ -35,10 +35,10 @@ def list_scheduled(app: FastQ, queue: str, limit: int, offset: int, as_json: boo
         show.document(scheduled=found, total=total, offset=offset)
         return
     now = app.broker.now_ms() / 1000
-    columns = ("UID", "TASK", "STATE", "DUE (UTC)", ">IN", ">ATTEMPT", "KEY", "LAST ERROR")
+    columns = ("UID", "TASK", "STATE", "DUE (UTC)", ">IN", ">ATTEMPT", "JOB ID", "LOCK", "LAST ERROR")
     rows = [
         [job.uid, job.task, job.state, moment(job.due), seconds(max(0.0, job.due.timestamp() - now)), str(job.attempt),
-         job.key or "", job.error[:200]]
+         job.job_id or "", job.key or "", job.error[:200]]
         for job in found
     ]  # fmt: skip
     if rows:

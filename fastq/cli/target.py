@@ -72,6 +72,9 @@ def queue_option(default: str | None, help: str) -> Callable[[F], F]:
 
 
 def _imported(target: str) -> FastQ:
+    from fastq.logs import set_up
+
+    set_up(level="error")  # what a program warns of is for those who run it
     app = find_app(target)
     app.import_tasks()
     return _reachable(app)

@@ -42,6 +42,15 @@ def seconds(value: float | None) -> str:
     return f"{value:.2g} s" if value < 10 else f"{value:.0f} s"
 
 
+def many(number: int, thing: str) -> str:
+    """A number of things.
+
+    >>> many(1, "job"), many(2000, "job")
+    ('1 job', '2,000 jobs')
+    """
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
 def moment(value: datetime | None) -> str:
     """A time in UTC, to the second."""
     return f"{value:%Y-%m-%d %H:%M:%S}" if value is not None else "-"

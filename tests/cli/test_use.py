@@ -27,7 +27,7 @@ def test_the_version_is_told(fastq: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (["--help"], ["worker", "demo", "Exit codes"]),
+        (["--help"], ["worker", "demo", "queues", "doctor", "Exit codes"]),
         (["worker", "--help"], ["MODULE[:APP]", "--processes", "--concurrency", "--queues", "--import", "--grace", "--burst"]),
         (["demo", "--help"], ["--jobs", "--processes", "--url"]),
     ],
@@ -57,7 +57,7 @@ print("heavy:", sorted({"asyncio", "redis", "rich", "msgspec", "uvloop", "fastq_
 
 
 WRONG_USE = [
-    (["wroker"], "Did you mean 'worker'?"),
+    (["wroker"], "Did you mean one of: 'worker', 'workers'?"),
     (["worker"], "MODULE"),
     (["worker", "shop", "--procs", "2"], "Did you mean '--processes'?"),
     (["worker", "shop", "--processes", "0"], "0 is not in the range"),

@@ -13,6 +13,6 @@ class BriefWorker(Worker):
     heart_type = NoHeart
 
 
-def burst(app: FastQ) -> None:
-    """Run all that waits, is due within a second, or comes of it."""
-    asyncio.run(BriefWorker(app, burst=True).arun())
+def burst(app: FastQ, queues: list[str] | None = None) -> None:
+    """Run all that waits, is due within a second, or comes of it; in these queues, or in all of the app's."""
+    asyncio.run(BriefWorker(app, burst=True, queues=queues).arun())

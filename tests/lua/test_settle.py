@@ -236,6 +236,24 @@ def test_jobs_handed_back_stand_in_front_above_all_other_ids(queue: Queue, runni
     assert queue.client.xadd(queue.keys.stream, {b"f": message("later")}).decode() == f"{NOW * 2}-10"
 
 
+def test_a_tracked_job_that_is_handed_back_waits_again(queue: Queue, running: Callable[..., bytes]) -> None:
+    entry = running(message("a", tracked=True))
+    queue.client.set(queue.keys.job(uid("a")), b"running 1 1")
+
+    queue.settle(**report(entry, ("back", 1, message("a", tracked=True))))
+
+    assert queue.client.get(queue.keys.job(uid("a"))) == f"waiting 1 {NOW}".encode()
+
+
+def test_a_suspect_that_is_handed_back_stays_in_its_lane(queue: Queue, running: Callable[..., bytes]) -> None:
+    suspect, other = message("a", crashes=2), message("b", crashes=1)
+    entry = running(suspect, stream="suspects")
+
+    queue.settle(done=([], [], [entry]), finished=[entry], outcomes=[("back", 1, suspect), ("back", 1, other)])
+
+    assert queue.state("front", "suspects") == {"suspects": ["a*2"], "front": ["b*1"]}  # behind * stand the crashes
+
+
 def test_a_repeat_of_a_call_is_answered_and_changes_nothing(queue: Queue, running: Callable[..., bytes]) -> None:
     entry = running(message("a", lock="x"), "b", "c")
     queue.hold("x", "other")

@@ -27,6 +27,7 @@
 -- @include above
 -- @include split
 -- @include release
+-- @include restart
 -- @include unstart
 -- @include finish
 -- @include bury
@@ -118,7 +119,13 @@ section(2, function(i)
 end)
 local next_id
 section(2, function(i)
+  local lane = 'front'
   for _, message in ipairs(split(arg[i + 1], '')) do
+    if #message >= 48 then
+      restart(prefix, message, now)
+      -- Byte 7 counts the crashes: a suspect stays in its lane, in a frame of its own.
+      if string.byte(message, 7) > 1 then lane = 'suspects' end
+    end
     -- Byte 8 holds the policy; from 4 on it is one of those whose start was noted in the lock.
     if #message >= 48 and string.byte(message, 8) >= 4 then
       local job = head(message)
@@ -128,7 +135,7 @@ section(2, function(i)
     end
   end
   next_id = next_id or above(prefix, now)
-  call('XADD', prefix .. 'front', next_id(), 'f', arg[i + 1])
+  call('XADD', prefix .. lane, next_id(), 'f', arg[i + 1])
   bump(counters, 'waiting', tonumber(arg[i]))
 end)
 section(3, function(i)

@@ -6,6 +6,7 @@
 -- @include finish
 -- @include bury
 -- @include unstart
+-- @include restart
 -- Takes up to `limit` entries from a worker that is gone. Jobs that it had not settled come back as frames of one, with `crash`
 -- (0 or 1) added to their crashes: to `front` up to the first, to the suspects after that, to the dead beyond `max_crashes`.
 -- Returns jobs brought back, entries lost (their bodies are gone), and whether anything may be left.
@@ -41,6 +42,7 @@ local function reclaim(prefix, worker, crash, limit, max_crashes, now, counters)
                   unstart(prefix, worker, head(message), 'W', now, now, counters)
                   next_id = nil
                 end
+                restart(prefix, message, now)
                 if any_handed then redis.call('HDEL', handed, string.sub(message, 11, 26)) end
                 next_id = next_id or above(prefix, now)
                 redis.call('XADD', prefix .. (crashes > 1 and 'suspects' or 'front'), next_id(), 'f', message)

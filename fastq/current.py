@@ -64,6 +64,12 @@ class CurrentJob:
         return datetime.fromtimestamp(self._run.enqueued_ms / 1000, UTC)
 
     @property
+    def due_at(self) -> datetime:
+        """From when on it could run: the end of its delay, or when it was enqueued."""
+        message = self._run.message
+        return datetime.fromtimestamp((message.due_ms or message.enqueued_at) / 1000, UTC)
+
+    @property
     def deadline(self) -> datetime | None:
         """When this attempt will be cancelled; None: never."""
         if not self._run.timeout:

@@ -1,6 +1,7 @@
 cimport cython
 from libc.stdint cimport uint64_t
 
+from fastq_ext.histogram cimport Histogram
 from fastq_ext.message cimport Frame
 
 
@@ -16,6 +17,8 @@ cdef class Line:
     cdef bint keeps                     # its jobs leave a record when they succeed
     cdef readonly double timeout        # seconds; 0: none
     cdef public double mean             # seconds that a job holds a slot; 0: not known yet
+    cdef public Histogram waits         # how long its jobs waited until they were run; None: nobody wants to know
+    cdef public Histogram runs          # how long attempts take
     cdef long succeeded                 # since the last report
 
     cdef tuple decode(self, const unsigned char* payload, size_t size)
@@ -49,6 +52,7 @@ cdef class Holding:
     cdef readonly bytes worker          # the consumer name
     cdef public object heart            # of the worker: when it beat last, and its lease; None outside of one
     cdef public object now_ms           # the server's clock
+    cdef public double clock_ahead      # seconds that the server's clock is ahead of the monotonic one; only kept for histograms
     cdef public bint gate               # jobs have to ask before they start
     cdef public bint dropped            # the queue has given everything to others: outcomes count no more
     cdef readonly dict entries          # id -> Entry

@@ -2,6 +2,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
+from fastq_ext.histogram import Histogram
 from fastq_ext.message import Frame
 
 class Line:
@@ -13,6 +14,8 @@ class Line:
     """
 
     mean: float
+    waits: Histogram | None  # seconds from when a job was due until its first attempt began; None: not measured
+    runs: Histogram | None  # seconds that an attempt took
 
     def __init__(
         self,
@@ -53,6 +56,7 @@ class Holding:
 
     heart: Any
     now_ms: Callable[[], int]
+    clock_ahead: float
     gate: bool
     dropped: bool
     asking: list[tuple[Entry, int]]

@@ -50,6 +50,7 @@ cdef extern from "<time.h>" nogil:
 cdef enum:
     SENT_RETURN = 0             # PYGEN_RETURN: the coroutine has returned
     TRACKED_FLAG = 16
+    DUE_FLAG = 1
     EXPIRES_FLAG = 2
     EXTRAS_FLAG = 8
 
@@ -84,6 +85,13 @@ cdef inline bint asks_for_lock(Frame frame, int place) noexcept:
 cdef inline bint tells_of_lock(Frame frame, int place) noexcept:
     """Whether the server has to hear of the job's end more than that its lock goes: also a lock that is kept ("ttl", 3) tells it."""
     return asks_for_lock(frame, place) or (message_lock_key_size(frame, place) and message_policy(frame, place) & 3 == 3)
+
+
+cdef inline uint64_t ready_ms(Run run) except? 0:
+    """From when on a job could have run, ms since 1970: its enqueue, or the end of its delay."""
+    if message_flags(run.entry.frame, run.place) & DUE_FLAG:
+        return run.entry.frame[run.place].due_ms
+    return message_enqueued_ms(run.entry.frame, run.place)
 
 
 @cython.freelist(256)
@@ -288,8 +296,14 @@ cdef class Slot:
         if not self.removed:
             self.runner.running -= 1
         self.runner.finished += 1
+        cdef double took
         if not run.waits:
-            run.line.took(monotonic() - run.begun)
+            took = monotonic() - run.begun
+            run.line.took(took)
+            if run.line.runs is not None:
+                run.line.runs.add(took)
+                if message_attempt(run.entry.frame, run.place) == 1:
+                    run.line.waits.add(max(0.0, run.begun + run.holding.clock_ahead - ready_ms(run) * 1e-3))
         self.coroutine = self.context = self.run = None
 
     cdef bint stained(self):

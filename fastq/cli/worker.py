@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,9 +66,14 @@ def _queues(context: click.Context, option: click.Parameter, value: str | None) 
 @click.option("--watchdog", type=click.FloatRange(1), default=300.0, show_default=True, metavar="SECONDS",
               help="Kill a process whose event loop is held for so long.")  # fmt: skip
 @click.option("--reload", is_flag=True, help="For development: one process, new code whenever a file here changes.")
+@click.option("--metrics-port", type=click.IntRange(0, 65_535), metavar="PORT",
+              help="Serve /metrics, /healthz and /readyz there.")  # fmt: skip
+@click.option("--metrics-host", default="127.0.0.1", show_default=True, metavar="HOST",
+              help="The address to serve them at; 0.0.0.0 for probes from outside.")  # fmt: skip
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option("--log-level", type=click.Choice(LEVELS), default="info", show_default=True)
 @click.option("--child", hidden=True, metavar="FD:TOKEN", help="For the processes of a fleet.")
+@click.option("--boards", type=click.Path(path_type=Path), hidden=True, metavar="DIR", help="For the processes of a fleet.")
 @click.option("--template", type=int, hidden=True, metavar="FD", help="For the process that a fleet is forked from.")
 def worker(
     target: str,
@@ -83,9 +89,12 @@ def worker(
     max_rss: int | None,
     watchdog: float,
     reload: bool,
+    metrics_port: int | None,
+    metrics_host: str,
     log_format: Format,
     log_level: str,
     child: str | None,
+    boards: Path | None,
     template: int | None,
 ) -> None:
     """Run the jobs of the FastQ in MODULE; APP names it if there are several.
@@ -109,9 +118,10 @@ def worker(
         if child is None:
             return
     if child is not None:
-        _run_here(app, child, options)
+        _run_here(app, child, options, boards)
         return
-    _reach(app, app.worker(**options).queues[0])
+    served = app.worker(**options)
+    _reach(app, served.queues[0])
     # What a process of its own needs to know; the fleet adds --child or --template.
     command = [
         *(sys.executable, "-P", "-m", "fastq.cli", "worker", target),
@@ -127,16 +137,35 @@ def worker(
 
     if reload:
         check_reload()
-    Fleet(
-        command,
-        processes=processes or (1 if reload else _cores()),
-        grace=grace,
-        burst=burst,
-        limits=Limits(max_jobs=max_jobs, max_age=max_age, max_rss=max_rss),
-        watchdog=watchdog,
-        preload=preload,
-        reload=Path.cwd() if reload else None,
-    ).run()
+    with _metrics(app, lambda: served.queues, metrics_host, metrics_port) as measured:
+        Fleet(
+            [*command, *measured],
+            processes=processes or (1 if reload else _cores()),
+            grace=grace,
+            burst=burst,
+            limits=Limits(max_jobs=max_jobs, max_age=max_age, max_rss=max_rss),
+            watchdog=watchdog,
+            preload=preload,
+            reload=Path.cwd() if reload else None,
+        ).run()
+
+
+@contextlib.contextmanager
+def _metrics(app: FastQ, queues: Callable[[], Sequence[str]], host: str, port: int | None) -> Iterator[list[str]]:
+    """Serve metrics, if they are wanted. Yields what the worker processes have to be told."""
+    if port is None:
+        yield []
+        return
+    try:
+        from fastq.probes import board_folder, served
+    except ImportError as error:
+        raise click.UsageError(f"--metrics-port: {error}; pip install 'fastq-queue[metrics]'") from None
+    with board_folder() as folder, contextlib.ExitStack() as serving:
+        try:
+            serving.enter_context(served(app.config, folder, queues, host=host, port=port))
+        except OSError as error:
+            raise click.UsageError(f"--metrics-port {port}: {error}") from None
+        yield ["--boards", str(folder)]
 
 
 def _as_told(queues: list[str] | dict[str, float]) -> str:
@@ -159,16 +188,18 @@ def _fork(fd: int) -> str | None:
     return serve(fd)
 
 
-def _run_here(app: FastQ, child: str, options: dict[str, Any]) -> None:
+def _run_here(app: FastQ, child: str, options: dict[str, Any], boards: Path | None) -> None:
     """Run a worker in this process, a child of a fleet."""
     from fastq.fleet.lifeline import FleetHeart, Lifeline
+    from fastq.worker.meter import Meter
     from fastq.worker.worker import host_and_process
 
     lifeline = Lifeline(child)
     lifeline.watch(options["grace"])
     _refuse_stray_embedded(app)
     name = f"{host_and_process()}-{lifeline.token}"
-    app.worker(name=name, heart=FleetHeart(app.config, lifeline), **options).run()
+    meter = Meter(boards) if boards is not None else None
+    app.worker(name=name, heart=FleetHeart(app.config, lifeline), meter=meter, **options).run()
     _leave_busy_threads()
 
 

@@ -28,6 +28,7 @@ from fastq.worker.deadlines import Deadlines
 from fastq.worker.executor import Executor
 from fastq.worker.fetcher import Fetcher
 from fastq.worker.heart import Heart
+from fastq.worker.meter import Meter
 from fastq.worker.processes import Processes
 from fastq.worker.safeguard import Safeguard
 from fastq.worker.settler import FOR_EVER, Settler
@@ -84,6 +85,7 @@ class Worker:
         grace: float = GRACE,
         name: str | None = None,
         heart: Heart | None = None,
+        meter: Meter | None = None,
     ) -> None:
         self._app = app
         self._config = app.config
@@ -96,6 +98,7 @@ class Worker:
         self._holdings: list[Holding] = []
         self._ending: asyncio.Event | None = None
         self._given_heart = heart
+        self._meter = meter
         self._ends_by: float | None = None  # when running jobs have to have ended; None: nobody has asked for that
         self._successors: dict[bytes, str] = {}  # a name that was taken for dead -> the token of the one after it
         self._returning: set[asyncio.Task[None]] = set()
@@ -179,6 +182,8 @@ class Worker:
                 async with self._app.lifespans.entered():
                     await self._serve()
             finally:
+                if self._meter is not None:
+                    self._meter.close()
                 threads.close()
                 await processes.close()
                 self._calls.close()
@@ -313,7 +318,12 @@ class Worker:
     async def _step(self) -> None:
         while True:
             self._heart.step(self._runner.finished)
+            self._note()
             await asyncio.sleep(STEP_EVERY)
+
+    def _note(self) -> None:
+        if self._meter is not None and self._ending is not None:
+            self._meter.step(self._runner, fetches=not self._ending.is_set(), well_until=self._heart.well_until)
 
     async def _watch_burst(self) -> None:
         while not (self._is_idle() and await self._finds_nothing()):
@@ -371,9 +381,15 @@ class Worker:
     def _desk(self, keys: Any, worker: bytes) -> Desk:
         holding = Holding(keys, worker, lambda: settler.touch(), lambda: starter.ask())
         holding.heart, holding.now_ms = self._heart, self._broker.clock.now_ms
-        for task in self._app.tasks.values():
-            holding.add_line(self._executor.line(task))
         settler = Settler(self._calls, holding, self._on_room)
+        for task in self._app.tasks.values():
+            line = self._executor.line(task)
+            holding.add_line(line)
+            if self._meter is not None:
+                self._meter.measure(keys.queue, line)
+        if self._meter is not None:
+            self._meter.set_clock(holding)
+            settler.on_settled = functools.partial(self._meter.settled, keys.queue)
         starter = Starter(
             self._calls,
             self._runner,

@@ -22,6 +22,7 @@ LAYERS = (
     ("fastq.worker.worker",),
     ("fastq.worker.rehearsal", "fastq.testing"),
     ("fastq",),  # the public names, gathered from below
+    ("fastq.metrics", "fastq.probes", "fastq.telemetry"),
     ("fastq.fleet", "fastq.demo", "fastq.cli", "fastq.pytest_plugin", "fastq.__main__"),
 )
 
@@ -45,8 +46,8 @@ SOURCES = {
 }
 
 # What only one package may import: the broker speaks to Redis, the codec knows the bytes, the worker drives the runner.
-DRIVEN = ("fastq_ext.holding", "fastq_ext.runner")
-KEEPERS = {"redis": "fastq.broker", "hiredis": "fastq.broker", "fastq_ext.holding": "fastq.worker"} | {
+DRIVEN = ("fastq_ext.holding", "fastq_ext.runner", "fastq_ext.histogram")
+KEEPERS = {"redis": "fastq.broker", "hiredis": "fastq.broker", "fastq_ext.holding": "fastq.worker", "fastq_ext.histogram": "fastq.worker"} | {
     module: "fastq.codec" for module, path in SOURCES.items() if path.suffix == ".pyx" and module not in DRIVEN
 }
 

@@ -31,8 +31,8 @@ def test_a_lock_tells_its_task_key_holder_state_age_and_seconds_left(stage: Stag
 
 def test_the_locks_of_a_task_are_listed_page_by_page(idle_stage: Any) -> None:
     stage = idle_stage()
-    odd = stage.define("odd.task:x/y", Unique(TTL, lambda key: key))
-    stage.define("odd.task:x/yz", Unique(TTL, lambda key: key)).enqueue("not one of them")
+    odd = stage.define("odd.task:x/y", Unique(TTL, lambda key, change: key))
+    stage.define("odd.task:x/yz", Unique(TTL, lambda key, change: key)).enqueue("not one of them")
     odd.using(queue="other").enqueue("elsewhere")
     keys = {f"key:{number}*" for number in range(250)}
     odd.enqueue_many([(key,) for key in keys])

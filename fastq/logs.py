@@ -7,10 +7,13 @@ import sys
 import time
 from typing import IO, Any, Literal
 
+from fastq.job import uid_string
+from fastq_ext.runner import current_run
+
 Format = Literal["text", "json"]
 LEVELS = ("debug", "info", "warning", "error")
 
-_OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "bound"}
 
 
 def set_up(format: Format = "text", level: str = "info", stream: IO[str] | None = None) -> None:
@@ -22,6 +25,7 @@ def set_up(format: Format = "text", level: str = "info", stream: IO[str] | None 
     """
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonLines() if format == "json" else TextLines())
+    handler.addFilter(JobFields())
     logging.basicConfig(level=level.upper(), handlers=[handler])
     logging.captureWarnings(True)
 
@@ -37,12 +41,37 @@ def as_set_up() -> tuple[Format, str] | None:
     return None
 
 
+class JobFields(logging.Filter):
+    """Gives what a job logs the job's `task`, `uid`, `queue` and `attempt`, and its `job_id` if it has one; no arguments.
+
+    `set_up` adds it. A program that sets up its own logging adds it to its handlers, and names the fields in its format.
+
+    >>> handler.addFilter(JobFields())  # doctest: +SKIP
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Fields that the call gave as `extra` stay as they are."""
+        run = current_run()
+        if run is not None:
+            fields = {"task": run.message.task, "uid": uid_string(run.message.uid), "attempt": run.attempt}
+            record.bound = "".join(f"{name}={value} " for name, value in fields.items())
+            fields["queue"] = run.holding.keys.queue
+            if run.message.job_id:
+                fields["job_id"] = run.message.job_id
+            for name, value in fields.items():
+                record.__dict__.setdefault(name, value)
+        return True
+
+
 class TextLines(logging.Formatter):
-    """`2026-05-31 09:30:00.123 INFO    4711 fastq.worker: ...`, in local time; tracebacks follow on their own lines."""
+    """`2026-05-31 09:30:00.123 INFO    4711 fastq.worker: ...`, in local time; tracebacks follow on their own lines.
+
+    What a job logs begins with `task=send uid=... attempt=1`.
+    """
 
     def __init__(self) -> None:
-        line = "%(asctime)s.%(msecs)03d %(levelname)-7s %(process)d %(name)s: %(message)s"
-        super().__init__(line, "%Y-%m-%d %H:%M:%S")
+        line = "%(asctime)s.%(msecs)03d %(levelname)-7s %(process)d %(name)s: %(bound)s%(message)s"
+        super().__init__(line, "%Y-%m-%d %H:%M:%S", defaults={"bound": ""})
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         """The line, whatever a message quotes: what looks like two events is one."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from fastq.codec import Message, Template, encode_plain, new_uid
 from fastq.errors import PayloadError
+from fastq.job import uid_string
 from fastq.middleware import Middlewares
 from fastq.retry import Drop, Retry, RetryPolicy, retries_as_sent
 from fastq.task import Task
@@ -16,7 +17,7 @@ from fastq.worker.places import hand_back
 from fastq.worker.processes import Processes
 from fastq.worker.report import Outcome
 from fastq.worker.threads import Threads
-from fastq_ext.holding import Entry, Line
+from fastq_ext.holding import Entry, Holding, Line
 from fastq_ext.runner import Run
 
 _log = logging.getLogger("fastq.worker")
@@ -75,14 +76,16 @@ class Executor:
         try:
             self._failed(run, error)
         except BaseException as problem:  # a fault of ours, or code of the user's own, must not lose the job
-            _log.exception("task=%s uid=%s its failure could not be handled", run.line.task.name, run.message.uid.hex())
+            _log.exception("task=%s uid=%s its failure could not be handled", run.line.task.name, run.message.uid.hex(),
+                           extra=_fields(run.holding, run.message))  # fmt: skip
             if run.alive:
                 self._bury(run, problem, "its failure could not be handled")
 
     def _failed(self, run: Run, error: BaseException) -> None:
         message, task = run.message, run.line.task
         if isinstance(error, Drop):
-            _log.info("task=%s uid=%s dropped: %s", task.name, message.uid.hex(), describe(error))
+            _log.info("task=%s uid=%s dropped: %s", task.name, message.uid.hex(), describe(error),
+                      extra=_fields(run.holding, message))  # fmt: skip
             self.end(run, "dropped")
         elif run.reason in ("shutdown", "doubt"):  # and whatever else it raised when it was told: it has not been done
             hand_back(run)
@@ -111,7 +114,7 @@ class Executor:
             self._give_back(entry, place, message)
             return
         text = str(why) if isinstance(why, PayloadError) else describe(why)
-        _log.error("task=%s uid=%s dead: %s", message.task, message.uid.hex(), text)
+        _log.error("task=%s uid=%s dead: %s", message.task, message.uid.hex(), text, extra=_fields(holding, message))
         holding.count(f"dead:{message.task}")
         holding.end(entry, place, ("dead", with_error(message, why, "the arguments do not fit the task"), ""))
 
@@ -145,7 +148,7 @@ class Executor:
     def _retry(self, run: Run, message: Message, error: BaseException, delay: float) -> None:
         task = run.line.task
         _log.warning("task=%s uid=%s attempt=%d failed, next in %.1f s: %s", task.name, message.uid.hex(), message.attempt,
-                     delay, describe(error))  # fmt: skip
+                     delay, describe(error), extra=_fields(run.holding, message))  # fmt: skip
         run.holding.count("failed")
         run.holding.count(f"failed:{task.name}")
         due = self._now_ms() + max(0, round(delay * 1000))
@@ -154,7 +157,8 @@ class Executor:
 
     def _bury(self, run: Run, error: BaseException, why: str) -> None:
         message, task = run.message, run.line.task
-        _log.error("task=%s uid=%s attempt=%d dead: %s", task.name, message.uid.hex(), message.attempt, why or describe(error))
+        _log.error("task=%s uid=%s attempt=%d dead: %s", task.name, message.uid.hex(), message.attempt, why or describe(error),
+                   extra=_fields(run.holding, message))  # fmt: skip
         run.holding.count("failed")
         run.holding.count(f"failed:{task.name}")
         run.holding.count(f"dead:{task.name}")
@@ -173,6 +177,12 @@ class Executor:
         step = sum(waited > 2 * delay for delay in UNKNOWN_DELAYS_MS[:-1])
         _log.warning("queue=%s uid=%s %s is not known here: given back", holding.keys.queue, message.uid.hex(), what)
         holding.end(entry, place, ("retry", now + UNKNOWN_DELAYS_MS[step], _with_unknown_since(message, since)))
+
+
+def _fields(holding: Holding, message: Message) -> dict[str, Any]:
+    """What a line of the log that is about a job carries, for machines."""
+    fields = {"task": message.task, "uid": uid_string(message.uid), "queue": holding.keys.queue, "attempt": message.attempt}
+    return {**fields, "job_id": message.job_id} if message.job_id else fields
 
 
 def _unknown_since(message: Message, now_ms: int) -> int:

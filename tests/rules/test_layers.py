@@ -47,7 +47,12 @@ SOURCES = {
 
 # What only one package may import: the broker speaks to Redis, the codec knows the bytes, the worker drives the runner.
 DRIVEN = ("fastq_ext.holding", "fastq_ext.runner", "fastq_ext.histogram")
-KEEPERS = {"redis": "fastq.broker", "hiredis": "fastq.broker", "fastq_ext.holding": "fastq.worker", "fastq_ext.histogram": "fastq.worker"} | {
+KEEPERS = {
+    "redis": "fastq.broker",
+    "hiredis": "fastq.broker",
+    "fastq_ext.holding": "fastq.worker",
+    "fastq_ext.histogram": "fastq.worker",
+} | {
     module: "fastq.codec" for module, path in SOURCES.items() if path.suffix == ".pyx" and module not in DRIVEN
 }
 

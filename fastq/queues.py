@@ -20,7 +20,7 @@ class QueueCounts:
     """What a queue holds now, in jobs; `workers` live in it.
 
     `waiting` may be wrong by what was fetched within the last second. `running` are those that a worker has in hand,
-    begun or about to begin; beyond 1,000 stream entries it is estimated. `retrying` have failed and wait for their next
+    begun or about to begin; beyond 50 stream entries it is estimated. `retrying` have failed and wait for their next
     attempt; `scheduled` wait for their first. `totals` count what has happened since the queue was made: "enqueued",
     "succeeded", "failed" (attempts), "dead", "dropped", "cancelled", "expired", "refused" ... and the same of each
     task, as in "succeeded:send_email".

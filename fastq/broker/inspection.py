@@ -7,7 +7,7 @@ from fastq.broker.requests import NOW, Arg, Request
 from fastq.broker.scripts import load
 from fastq.keys import GROUP, QueueKeys, queues_key
 
-ENTRIES_LOOKED_INTO = 1000
+ENTRIES_LOOKED_INTO = 50  # up to 3,200 jobs, in some 2 ms
 KEYS_AT_ONCE = 1000  # looked at, or deleted, by one call
 
 
@@ -121,7 +121,7 @@ def keys_like(pattern: str, cursor: int, count: int, kind: str = "") -> Request[
 # --- what should not be there
 
 
-def recount(keys: QueueKeys, stream: str, after: bytes = b"", *, entries: int = 100) -> Request[tuple[int, bytes]]:
+def recount(keys: QueueKeys, stream: str, after: bytes = b"", *, entries: int = 25) -> Request[tuple[int, bytes]]:
     """Count jobs that wait in "stream", "front" or "suspects". Reads: how many, and `after` for the next part (b"": no more)."""
     return Request(lambda reply: (int(reply[1]), bytes(reply[2])), (stream, after, entries), load("recount"), keys.prefix)
 

@@ -27,7 +27,8 @@ SLOW = 0.010  # seconds there and back
 PINGS = 20
 FULL = 0.8  # of the memory
 MOST_KEYS = 1_000_000  # that are looked at
-MOST_PARTS = 200  # of a hash, or of a stream, 100 entries each
+MOST_PARTS = 200  # of a hash, 100 entries each
+MOST_RECOUNTED = 10_000  # parts of the streams, 25 frames each
 SETTLING = 1.2  # seconds in which what was fetched is counted
 AT_ONCE = 200
 
@@ -166,7 +167,7 @@ def _difference(keys: QueueKeys) -> Steps[int]:
             parts += 1
             if not after:
                 break
-            if parts > 10 * MOST_PARTS:
+            if parts > MOST_RECOUNTED:
                 return 0
     if (yield inspection.counter(keys, "waiting")) != before:
         return 0

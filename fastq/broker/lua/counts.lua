@@ -6,7 +6,7 @@
 --         names and numbers. Of more entries than were looked into, the jobs in hand are estimated.
 -- @include status
 -- @include body
--- @include split
+-- @include unsettled
 local prefix, limit = KEYS[1], tonumber(ARGV[1])
 local call = redis.call
 
@@ -22,7 +22,7 @@ local function in_hand()
       looked_into = looked_into + #ids
       for i = 1, #ids do
         local id = ids[i][1]
-        jobs = jobs + #split(body(stream, id) or '', call('HGET', prefix .. 'progress', id) or '')
+        jobs = jobs + unsettled(body(stream, id) or '', call('HGET', prefix .. 'progress', id) or '')
       end
     end
   end

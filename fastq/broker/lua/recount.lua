@@ -5,24 +5,12 @@
 -- Returns {OK, jobs, id of the last entry counted, or "" if there is no more}
 -- @include status
 -- @include delivered
+-- @include unsettled
 local prefix, name, after, limit = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
 local stream, jobs = prefix .. name, 0
 if after == '' then after = delivered(stream) end
-
--- How many messages `split` would find, without making a string of each.
-local function messages(frame)
-  local from, n = 1, 0
-  while from <= #frame do
-    local to = 0
-    if from + 47 <= #frame and n < 64 then to = from + 3 + struct.unpack('<I4', frame, from) end
-    if to > #frame or to < from + 47 then to = #frame end
-    from, n = to + 1, n + 1
-  end
-  return n
-end
-
 local entries = redis.call('XRANGE', stream, '(' .. after, '+', 'COUNT', limit)
 for _, entry in ipairs(entries) do
-  if entry[2][1] == 'f' then jobs = jobs + messages(entry[2][2]) end
+  if entry[2][1] == 'f' then jobs = jobs + unsettled(entry[2][2], '') end
 end
 return {STATUS.OK, jobs, #entries == limit and entries[limit][1] or ''}

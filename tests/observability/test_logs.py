@@ -10,6 +10,7 @@ import pytest
 
 from fastq import Drop, FastQ, current_job
 from fastq.logs import JobFields, JsonLines, TextLines
+from tests.cli.conftest import Shop
 
 log = logging.getLogger("shop")
 
@@ -80,6 +81,25 @@ def test_what_the_worker_says_of_a_job_has_its_fields_and_its_other_lines_have_n
     }
     assert [event for event in events if "has ended" in event["message"] and "uid" not in event]
     assert "hush" not in stream.getvalue()
+
+
+def test_what_a_job_logs_in_a_process_of_its_own_has_its_fields_too(shop: Shop) -> None:
+    shop.write("more", """
+        import logging
+        from shop import app
+
+        @app.task(name="apart", executor="process")
+        def apart() -> None:
+            logging.getLogger("shop").warning("here")
+    """)  # fmt: skip
+    shop.do("import more; more.apart.enqueue()")
+
+    with shop.fastq("worker", "shop", "--processes", "1", "--import", "more", "--burst", "--log-format", "json") as fleet:
+        assert fleet.wait() == 0, fleet.stderr
+
+    events = [json.loads(line) for line in fleet.stderr.splitlines()]
+    [event] = [event for event in events if event["message"] == "here"]
+    assert (event["task"], event["queue"], event["attempt"], len(event["uid"])) == ("apart", "default", 1, 36)
 
 
 @pytest.mark.parametrize("stream", [TextLines], indirect=True)

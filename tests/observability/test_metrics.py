@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from urllib.error import HTTPError
@@ -97,7 +98,7 @@ def test_what_prometheus_reads_equals_the_ledger_over_two_processes(shop: Shop, 
 
 def test_counts_of_a_killed_process_stay_and_never_go_back(shop: Shop, measured: Measured) -> None:
     succeeded = ("fastq_jobs_total", ("default", "shop.plain", "succeeded"))
-    fleet, port = measured("--processes", "1")
+    fleet, port = measured("--processes", "1", "--preload")
     with fleet:
         shop.do("shop.plain.enqueue_many([(i,) for i in range(100)])")
         wait_until(lambda: scrape(port).get(succeeded) == 100)
@@ -125,6 +126,16 @@ def test_a_fleet_whose_server_is_gone_is_alive_but_not_ready(own_server: Server,
         assert scrape(port)["fastq_server_up", ()] == 0
         fleet.send(signal.SIGTERM)
         fleet.wait()
+
+
+def test_a_port_that_is_taken_is_a_clear_error(shop: Shop) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        with shop.fastq("worker", "shop", "--processes", "1", "--metrics-port", port) as fleet:
+            assert fleet.wait() == 2
+
+    assert f"--metrics-port {port}: " in fleet.stderr
+    assert "Address already in use" in fleet.stderr
 
 
 def test_a_path_that_is_none_is_answered_with_those_there_are(measured: Measured) -> None:

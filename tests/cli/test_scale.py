@@ -3,7 +3,6 @@
 The long form, with a million jobs: `pytest tests/cli/test_scale.py -m slow`.
 """
 
-import time
 from collections.abc import Callable
 
 import pytest
@@ -42,10 +41,7 @@ def test_a_large_queue_is_looked_at_within_a_second_and_no_call_takes_long(
         client.slowlog_reset()
 
         there = ["--url", server.url, "--namespace", "big"]
-        operate(*([*line.split(), *there] for line in COMMANDS))  # imports, and loads the scripts
-        begun = time.monotonic()
         answers = operate(*([*line.split(), *there] for line in COMMANDS))
-        took = time.monotonic() - begun
         recounted = app.broker.run(diagnosis._difference(keys))
 
     assert [answer.code for answer in answers] == [0] * len(COMMANDS)
@@ -54,6 +50,6 @@ def test_a_large_queue_is_looked_at_within_a_second_and_no_call_takes_long(
     assert answers[2].json["total"] == jobs // 10
     assert len(answers[1].json["locks"]) >= 50
     assert recounted < 0, "what was fetched by hand is still in the counter"
-    assert took < len(COMMANDS), f"{took:.2f} s for all, the start of Python and the imports too"
+    assert [line for line, answer in zip(COMMANDS, answers, strict=True) if answer.seconds > 1] == []
     assert [(entry["duration"], entry["command"][-90:]) for entry in client.slowlog_get(100)] == []
     client.close()

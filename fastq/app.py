@@ -87,8 +87,8 @@ class FastQ:
     serves any number of threads, event loops and forked children. `include` names modules that have more tasks, for the
     worker to import. `lease` is in seconds: after so long without a sign of life a worker counts as dead. `max_queue`
     bounds the jobs that wait in a queue, `max_payload` the bytes of a message, `max_crashes` the workers that may die
-    with a job in hand before it counts as dead, `max_dead` the dead jobs that a queue keeps. `validate` checks each call against the
-    task's annotations. `redis_options` go to the Redis client. Raises ConfigError.
+    with a job in hand before it counts as dead, `max_dead` the dead jobs that a queue keeps. `validate` checks each call against
+    the task's annotations. `redis_options` go to the Redis client. Raises ConfigError.
 
     >>> app = FastQ("redis://localhost:6379/0", namespace="shop")
     >>> @app.task(queue="mail", retries=5)

@@ -10,6 +10,7 @@ from fastq.current import CurrentJob, current_job
 from fastq.errors import ConfigError
 
 Next: TypeAlias = Callable[[], Awaitable[Any]]
+TaskCall: TypeAlias = Callable[..., Coroutine[Any, Any, Any]]
 RunFunction: TypeAlias = Callable[[CurrentJob, Next], Awaitable[Any]]
 
 
@@ -74,13 +75,13 @@ class Middlewares:
         if type(given).enqueue is not Middleware.enqueue:
             self.outgoing.append(given.enqueue)
 
-    def around(self, call: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Coroutine[Any, Any, Any]]:
+    def around(self, call: TaskCall) -> TaskCall:
         """`call` with all of them around it; `call` itself when there are none."""
         layers = [one.run for one in self._all if type(one).run is not Middleware.run]
         return _wrapped(layers, call) if layers else call
 
 
-def _wrapped(layers: Sequence[RunFunction], call: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Coroutine[Any, Any, Any]]:
+def _wrapped(layers: Sequence[RunFunction], call: TaskCall) -> TaskCall:
     async def run(*args: Any, **kwargs: Any) -> Any:
         job = current_job()
 

@@ -8,9 +8,9 @@ from fastq_ext.message import Frame
 class Line:
     """What a worker knows of one task on one queue.
 
-    `call(*args, **kwargs)` gives the coroutine of a job, `decoder` (fastq.codec.PayloadDecoder) its arguments. `asks`: its jobs ask the server before
-    they start. `keeps`: they leave a record when they succeed. `timeout` is in seconds, 0 for none; `mean` is how long a job holds
-    its slot.
+    `call(*args, **kwargs)` gives the coroutine of a job, `decoder` (fastq.codec.PayloadDecoder) its arguments. `asks`: its jobs
+    ask the server before they start. `keeps`: they leave a record when they succeed. `timeout` is in seconds, 0 for none; `mean`
+    is how long a job holds its slot.
     """
 
     mean: float

@@ -117,7 +117,8 @@ def _make(pool: Any) -> Any:
 def _sentinel_pool(where: Endpoint, options: dict[str, Any], *, asynchronous: bool) -> Any:
     library: Any = redis.asyncio.sentinel if asynchronous else redis.sentinel
     login = {"username": where.username, "password": where.password, "db": where.database}
-    finder = library.Sentinel(list(where.hosts), sentinel_kwargs={"socket_connect_timeout": 1.0, "socket_timeout": 1.0}, **options)
+    impatient = {"socket_connect_timeout": 1.0, "socket_timeout": 1.0}
+    finder = library.Sentinel(list(where.hosts), sentinel_kwargs=impatient, **options)
     return library.SentinelConnectionPool(where.service, finder, **{**options, **login})
 
 

@@ -122,7 +122,8 @@ def enqueue(
             return _refusals(reply[1]) if reply[1] else []
         if status == Status.FULL:
             raise QueueFull(
-                f"queue {keys.queue!r} holds {reply[1]} jobs, its max_queue is {max_queue}: nothing was enqueued; try again later",
+                f"queue {keys.queue!r} holds {reply[1]} jobs, its max_queue is {max_queue}: nothing was enqueued;"
+                " try again later",
                 queue=keys.queue,
                 waiting=reply[1],
             )

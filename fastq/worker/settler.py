@@ -21,7 +21,10 @@ COUNTED_WITHIN = 1.0  # seconds until jobs that were handed out, but have not en
 
 
 class Settler:
-    """Settles the jobs of one holding until it is told to end and has nothing left to report. `room()` is called after each call."""
+    """Settles the jobs of one holding until it is told to end and has nothing left to report.
+
+    `room()` is called after each call: jobs that had ended are unsettled no more.
+    """
 
     def __init__(self, client: AsyncClient, holding: Holding, room: Callable[[], None]) -> None:
         self._client = client

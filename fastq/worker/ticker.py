@@ -20,8 +20,8 @@ COMPARE_EVERY = 10  # ticks
 class Ticker:
     """Ticks one queue.
 
-    `compare(holding)` is awaited now and then, to look for entries that were assigned unheard; `gate(holding, state)` hears whether
-    the queue is paused, `cancel(holding, uids)` which jobs are asked to stop.
+    `compare(holding)` is awaited now and then, to look for entries that were assigned unheard; `gate(holding, state)` hears
+    whether the queue is paused, `cancel(holding, uids)` which jobs are asked to stop.
     """
 
     def __init__(

@@ -45,7 +45,8 @@ def test_what_middleware_puts_into_headers_reaches_the_job_async_and_sync(app):
     tenant.reset(token)
     app.worker(burst=True).run()
 
-    assert sorted(seen, key=lambda entry: entry[0]) == [("async", "blue", {"tenant": "blue"}), ("sync", "blue", {"tenant": "blue"})]
+    headers = {"tenant": "blue"}
+    assert sorted(seen, key=lambda entry: entry[0]) == [("async", "blue", headers), ("sync", "blue", headers)]
 
 
 def test_layers_are_entered_in_the_order_in_which_they_were_registered(app):

@@ -42,7 +42,10 @@ def _produce(task: Any, go: Barrier, results: Any, rounds: int, number: int) -> 
             random.shuffle(order)
             go.wait()
             # One thread in eight enqueues call by call, the others in bulk: they meet in all ways.
-            entered = _singly(task, round_, order) if thread == number else task.enqueue_many([(round_, i) for i in order]).enqueued
+            if thread == number:
+                entered = _singly(task, round_, order)
+            else:
+                entered = task.enqueue_many([(round_, i) for i in order]).enqueued
             with lock:
                 counts[round_] += entered
 

@@ -2,8 +2,8 @@
 
     python -m tests.unique.shop --seconds 60
 
-For every account no two runs may overlap, the last change must be seen by a run that started after it, and the runs have to be far
-fewer than the calls.
+For every account no two runs may overlap, the last change must be seen by a run that started after it, and the runs have to be
+far fewer than the calls.
 """
 
 import argparse

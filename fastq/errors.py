@@ -129,6 +129,7 @@ class BrokerError(FastQError):
     def __init__(self, message: str, *, maybe_enqueued: bool = False) -> None:
         super().__init__(message)
         self.maybe_enqueued = maybe_enqueued
+        self.lane: tuple[bytes, int] | None = None  # where the server would know this very call again
         self.job: Job | None = None
         self._again: tuple[Callable[[], Job], Callable[[], Awaitable[Job]]] | None = None
 
@@ -140,9 +141,10 @@ class BrokerError(FastQError):
     def retry(self) -> Job:
         """Enqueue the same job once more and return its handle.
 
-        A job with a lock, a `job_id` or a neighbour in its call cannot get in twice this way. A lone plain job of which
-        only the reply was lost can: both copies carry one uid. Raises what `enqueue` raises; RuntimeError when the
-        error is not of an enqueue.
+        A job with a lock or a `job_id` cannot get in twice this way, not even if it has ended meanwhile (within ten minutes, and
+        unless it was merged with concurrent `aenqueue` calls: then its lock alone guards it). A lone plain job of which only the
+        reply was lost can: both copies carry one uid. Raises what `enqueue` raises; RuntimeError when the error is not of an
+        enqueue.
         """
         return self._repeat[0]()
 

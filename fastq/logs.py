@@ -7,9 +7,6 @@ import sys
 import time
 from typing import IO, Any, Literal
 
-from fastq.job import uid_string
-from fastq_ext.runner import current_run
-
 Format = Literal["text", "json"]
 LEVELS = ("debug", "info", "warning", "error")
 
@@ -51,6 +48,9 @@ class JobFields(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Fields that the call gave as `extra` stay as they are."""
+        from fastq.job import uid_string  # loaded with the first line that is logged: `--help` needs neither
+        from fastq_ext.runner import current_run
+
         run = current_run()
         if run is not None:
             fields = {"task": run.message.task, "uid": uid_string(run.message.uid), "attempt": run.attempt}
@@ -74,8 +74,11 @@ class TextLines(logging.Formatter):
         super().__init__(line, "%Y-%m-%d %H:%M:%S", defaults={"bound": ""})
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        """The line, whatever a message quotes: what looks like two events is one."""
-        return super().formatMessage(record).replace("\r", "\\r").replace("\n", "\\n")
+        """The line, whatever a message quotes: one event stays one line, and no control code reaches a terminal."""
+        line = super().formatMessage(record)
+        if line.isprintable():
+            return line
+        return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
 
 
 class JsonLines(logging.Formatter):

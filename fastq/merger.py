@@ -7,6 +7,7 @@ from typing import Any
 
 from fastq.broker.requests import Refusal, Request
 from fastq.bulk import Gathering
+from fastq.errors import BrokerError
 from fastq.route import Encoded, Route
 
 Send = Callable[[Request[list[Refusal]]], Awaitable[list[Refusal]]]
@@ -58,6 +59,8 @@ class Merger:
                 waiter.cancel()
             raise
         except Exception as error:
+            if isinstance(error, BrokerError) and len(waiters) > 1:
+                error.lane = None  # it is that of the call as a whole, which none of its jobs can repeat
             for waiter in waiters:
                 if not waiter.done():
                     waiter.set_exception(_own_copy(error))

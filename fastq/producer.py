@@ -117,8 +117,12 @@ class Producer:
                 sent[1].cancel()  # it is done, unless this call is being cancelled
         return bulk.result(self._reader)
 
-    def _send(self, route: Route, job: Encoded, now_ms: int) -> Job:
-        request = enqueue(route.keys, (route.group(job, now_ms),), 1, laned=route.laned, max_queue=self._max_queue)
+    def _request(self, route: Route, job: Encoded, now_ms: int) -> Request[list[Refusal]]:
+        return enqueue(route.keys, (route.group(job, now_ms),), 1, laned=route.laned, max_queue=self._max_queue)
+
+    def _send(self, route: Route, job: Encoded, now_ms: int, lane: tuple[bytes, int] | None = None) -> Job:
+        request = self._request(route, job, now_ms)
+        request.lane = lane
         try:
             refusals = self._broker.call(request)
         except BrokerError as error:
@@ -127,13 +131,19 @@ class Producer:
         self._note(route.keys)
         return self._outcome(route, job, refusals[0] if refusals else None)
 
-    async def _asend(self, route: Route, job: Encoded, now_ms: int) -> Job:
+    async def _asend(self, route: Route, job: Encoded, now_ms: int, lane: tuple[bytes, int] | None = None) -> Job:
         loop = asyncio.get_running_loop()
         merger = self._mergers.get(loop)
         if merger is None:
             merger = self._mergers[loop] = Merger(self._broker.acall, self._max_queue)
         try:
-            refusal = await merger.enqueue(route, job, now_ms)
+            if lane is None:
+                refusal = await merger.enqueue(route, job, now_ms)
+            else:
+                request = self._request(route, job, now_ms)
+                request.lane = lane
+                refusals = await self._broker.acall(request)
+                refusal = refusals[0] if refusals else None
         except BrokerError as error:
             self._explain(error, route, job)
             raise
@@ -162,10 +172,10 @@ class Producer:
 
     def _explain(self, error: BrokerError, route: Route, job: Encoded) -> None:
         def again() -> Job:
-            return self._send(route, job, self._broker.now_ms())
+            return self._send(route, job, self._broker.now_ms(), error.lane)
 
         async def aagain() -> Job:
-            return await self._asend(route, job, await self._broker.anow_ms())
+            return await self._asend(route, job, await self._broker.anow_ms(), error.lane)
 
         error.concerns(Job(self._reader, job.uid, route.queue, route.job_id, lock_key=job.lock_key), again, aagain)
 

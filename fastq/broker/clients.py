@@ -84,6 +84,13 @@ class _Seat:
             self.wire = None
 
 
+def _numbered(request: Request[Any], seat: _Seat) -> tuple[bytes, int]:
+    """Lane and number of a call, if it has any."""
+    if not request.laned:
+        return b"", 0
+    return request.lane or (seat.lane.id, seat.lane.next())
+
+
 class Pending(Generic[T]):
     """A call that was sent and whose reply is still to be read."""
 
@@ -106,9 +113,8 @@ class SyncClient:
     def call(self, request: Request[T]) -> T:
         """Carry out a request. Raises BrokerError, and what the request's `read` raises."""
         seat = self._seat(request)
-        number = seat.lane.next() if request.laned else 0
         request = self._clock.stamp(request)
-        reply = self._try_once(seat, request, number)
+        reply = self._try_once(seat, request, _numbered(request, seat))
         if not isinstance(reply, Talk):
             return request.read(reply)
         talk: Talk[T] = reply
@@ -120,7 +126,7 @@ class SyncClient:
         """Send a request and return while the server works on it. A connection that cannot be had is an error of `wait`."""
         seat = self._seat(request)
         request = self._clock.stamp(request)
-        talk = self._talk(seat, request, seat.lane.next() if request.laned else 0)
+        talk = self._talk(request, _numbered(request, seat))
         sent = False
         if seat.wire is not None:
             try:
@@ -157,18 +163,18 @@ class SyncClient:
             seat.drop()
         return seat
 
-    def _talk(self, seat: _Seat, request: Request[T], number: int) -> Talk[T]:
-        return Talk(request, self._opener.shown, self._patience, seat.lane.id, number)
+    def _talk(self, request: Request[T], lane: tuple[bytes, int]) -> Talk[T]:
+        return Talk(request, self._opener.shown, self._patience, *lane)
 
-    def _try_once(self, seat: _Seat, request: Request[T], number: int) -> Any:
+    def _try_once(self, seat: _Seat, request: Request[T], lane: tuple[bytes, int]) -> Any:
         """The reply, as nearly every call gets it: at once, and no error. Else the Talk of the call, which knows what became of
         this try. Raises BrokerError when there is to be no other."""
         wire = seat.wire
         if wire is None or request.commands or request.blocks:
-            return self._talk(seat, request, number)
+            return self._talk(request, lane)
         lost = None
         try:
-            wire.send(request.pack(seat.lane.id, number))
+            wire.send(request.pack(*lane))
             reply = wire.read()
         except WireLost as error:
             lost = error
@@ -180,14 +186,14 @@ class SyncClient:
         if lost is None and not isinstance(reply, hiredis.ReplyError):
             self._idle.append(seat)
             return reply
-        talk = self._talk(seat, request, number)
+        talk = self._talk(request, lane)
         try:
             if lost is not None:
                 talk.failed(lost, sent=True)
             else:
                 talk.answered(reply)
-        except BrokerError:
-            self._idle.append(seat)
+        except BrokerError as error:
+            self._retire(seat, request, lane, error)
             raise
         if talk.reconnect:
             seat.drop()
@@ -218,8 +224,8 @@ class SyncClient:
                 sent = False
                 if talk.pause:
                     time.sleep(talk.pause)
-        except BrokerError:
-            self._idle.append(seat)
+        except BrokerError as error:
+            self._retire(seat, request, talk.lane, error)
             raise
         except BaseException:
             seat.drop()  # a reply may still be on its way (KeyboardInterrupt): nobody must read it
@@ -229,6 +235,13 @@ class SyncClient:
             seat.wire.wait_longer(0)
         self._idle.append(seat)
         return request.read(reply)
+
+    def _retire(self, seat: _Seat, request: Request[Any], lane: tuple[bytes, int], error: BrokerError) -> None:
+        """The call has failed, and may be repeated by its caller: its lane is kept for that."""
+        if request.laned:
+            error.lane = lane
+            seat.lane = self._new_lane()
+        self._idle.append(seat)
 
     def _open(self) -> SyncWire:
         try:
@@ -261,16 +274,17 @@ class AsyncClient:
         Raises BrokerError, and what the request's `read` raises. Cancelling it cancels the wait; the call may be carried out.
         """
         lane = None
-        if request.laned:
+        numbered = request.lane or (b"", 0)
+        if request.laned and request.lane is None:
             lane = self._lanes.pop() if self._lanes else self._new_lane()
-        talk = Talk(
-            self._clock.stamp(request),
-            self._opener.shown,
-            self._patience if patience is None else patience,
-            lane.id if lane else b"",
-            lane.next() if lane else 0,
-        )
-        reply = await self._converse(request, talk)
+            numbered = lane.id, lane.next()
+        patience = self._patience if patience is None else patience
+        talk = Talk(self._clock.stamp(request), self._opener.shown, patience, *numbered)
+        try:
+            reply = await self._converse(request, talk)
+        except BrokerError as error:
+            error.lane = numbered if request.laned else None
+            raise
         # A lane whose call failed or was cancelled is not used again: that call may still arrive.
         if lane is not None:
             self._lanes.append(lane)

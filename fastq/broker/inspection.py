@@ -56,7 +56,8 @@ def counts(keys: QueueKeys) -> Request[Counts]:
 
 
 class Pace(NamedTuple):
-    """How a queue keeps up: the server's time, ms that its oldest waiting job waits (-1: none), and its counters "at" a time before."""
+    """How a queue keeps up: the server's time, ms that its oldest waiting job waits (-1: none), and its counters "at" a time
+    before."""
 
     now_ms: int
     oldest_ms: int

@@ -46,6 +46,7 @@ class Request(Generic[T]):
     prefix: bytes = b""
     commands: tuple[tuple[Arg, ...], ...] = ()
     laned: bool = False
+    lane: tuple[bytes, int] | None = None  # of the call that this one repeats; None: it is a new one
     repeatable: bool = True
     blocks: float = 0.0
     tolerant: bool = False

@@ -35,7 +35,7 @@ class Talk(Generic[T]):
         self._request = request
         self._shown = shown
         self._until = time.monotonic() + patience
-        self._lane, self._number = lane, number
+        self.lane = lane, number
         self._tries = 0
         self._heard_nothing = False  # a try was sent, and its reply was lost
         self.data = request.pack(lane, number)
@@ -60,7 +60,7 @@ class Talk(Generic[T]):
             return True
         text = str(error).encode("utf-8", "replace")
         if text.startswith(b"NOSCRIPT") and self._request.script is not None:
-            self.data = self._request.pack(self._lane, self._number, by_source=True)
+            self.data = self._request.pack(*self.lane, by_source=True)
             return False
         if text.startswith(SOON) and self._again():
             self.reconnect = text.startswith(_ELSEWHERE)

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from fastq import BrokerError, DuplicateJobError, JobIDConflictError, PayloadError, QueueFull, Unique
+from fastq.keys import queue_keys
 from tests.support.proxy import Proxy
 from tests.support.queues import arguments, frames, locks, scheduled, waiting
 
@@ -187,6 +188,33 @@ def test_a_lone_plain_enqueue_whose_reply_is_lost_says_that_it_may_be_in_and_giv
         sync_lost.value.job.raw_uid,
         async_lost.job.raw_uid,
     ]
+
+
+def test_a_retry_of_a_unique_enqueue_adds_nothing_even_when_the_job_has_ended_meanwhile(new_app, start_server, namespace):
+    server = start_server()
+    with Proxy(server) as proxy:
+        app = new_app(url=proxy.url)
+        add = app.task(name="add")(lambda a: None)
+        add.enqueue("first")
+        proxy.on_request(b"EVALSHA", "lose_reply", hook=proxy.refuse)
+        with pytest.raises(BrokerError) as caught:
+            add.using(unique=Unique(DAY)).enqueue(1)
+        proxy.accept()
+        client = server.client()
+        for key in client.scan_iter(match="*:unique:*"):  # as its end would have done
+            client.delete(key)
+        client.delete(queue_keys(namespace, "default").stream)
+
+        assert caught.value.retry() == caught.value.job
+
+        async def main():
+            try:
+                return await caught.value.aretry()
+            finally:
+                await app.aclose()
+
+        assert asyncio.run(main()) == caught.value.job
+        assert waiting(client, namespace) == []
 
 
 def test_a_unique_enqueue_of_which_nothing_was_heard_can_be_retried_from_its_error(new_app, start_server, namespace):

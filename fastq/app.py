@@ -326,7 +326,7 @@ class FastQ:
         self._by_name.forget()
         return task
 
-    def _route_of(self, task: BoundTask[Any] | str) -> Route:
+    def _route_of(self, task: BoundTask[...] | str) -> Route:
         return self.producer.here(self._by_name.route(task) if isinstance(task, str) else cast(Route, task.route))
 
     def _decoder_of(self, task: str) -> PayloadDecoder | None:

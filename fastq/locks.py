@@ -16,7 +16,7 @@ from fastq.task import BoundTask
 from fastq.unique import lock_prefix
 
 T = TypeVar("T")
-Task = BoundTask[Any]
+Task = BoundTask[...]
 Steps: TypeAlias = Generator["requests.Request[Any]", Any, T]
 
 LOOKED_AT_ONCE = 200

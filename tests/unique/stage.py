@@ -44,15 +44,24 @@ class Run:
     fence: int
     began: float = field(default_factory=time.monotonic)
     ended: float | None = None
-    how: Any = None  # ("return", value) | ("raise", error)
+    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
+    told: asyncio.Event = field(default_factory=asyncio.Event)
+    value: Any = None
+    error: BaseException | None = None
 
     def end(self, value: Any = None) -> None:
         """Let it return."""
-        self.how = ("return", value)
+        self.value = value
+        self._tell()
 
     def fail(self, error: BaseException | None = None) -> None:
         """Let it raise."""
-        self.how = ("raise", error or Fault(f"attempt {self.attempt} of {self.key}"))
+        self.error = error or Fault(f"attempt {self.attempt} of {self.key}")
+        self._tell()
+
+    def _tell(self) -> None:
+        if not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(self.told.set)
 
     def wait_ended(self, timeout: float = 10) -> None:
         """Wait until its body is left, by whatever way."""
@@ -111,6 +120,9 @@ class Stage:
     def let(self, key: str) -> None:
         """Let all runs of a key end by themselves from now on."""
         self._let.add(key)
+        for run in self.of(key):
+            if run.ended is None:
+                run.end()
 
     def of(self, key: str) -> list[Run]:
         """The runs of a key so far."""
@@ -164,14 +176,13 @@ class Stage:
         run = Run(key, change, job, job.uid, job.attempt, job.fence)
         self.runs.append(run)
         try:
-            while run.how is None and key not in self._let:
-                await asyncio.sleep(0.002)
+            if key not in self._let:
+                await run.told.wait()
         finally:
             run.ended = time.monotonic()
-        kind, value = run.how or ("return", None)
-        if kind == "raise":
-            raise value
-        return value
+        if run.error is not None:
+            raise run.error
+        return run.value
 
 
 @contextmanager

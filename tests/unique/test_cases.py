@@ -90,7 +90,7 @@ def hold_for(stage: Stage, seconds: float) -> None:
 
 
 def test_c02_a_lock_is_renewed_for_as_long_as_its_job_runs(stage: Stage) -> None:
-    hold_for(stage, 2.5)
+    hold_for(stage, 2)
 
 
 @pytest.mark.cases

@@ -171,19 +171,22 @@ def test_replace_leaves_a_scheduled_holder_its_id_its_retention_and_its_record(i
     assert stage.lock(task, "k") is None
 
 
-@RENEW
-@pytest.mark.parametrize(("until", "on_conflict"), [(u, c) for u in ("done", "success") for c in ("replace", "rerun")])
-def test_a_holder_that_waits_runs_with_the_latest_arguments(stage: Stage, until: str, on_conflict: str, renew: bool) -> None:
-    task, key = stage.task(until, on_conflict, renew).using(queue="third"), stage.key()
+def test_a_holder_that_waits_runs_with_the_latest_arguments(stage: Stage) -> None:
+    policies = [policy for policy in POLICIES if policy[1] in ("replace", "rerun")]
+    calls = [(stage.task(*policy).using(queue="third"), stage.key(), policy[1]) for policy in policies]
+    holders = {}
     with stage.paused("third"):
-        holder = task.enqueue(key, 1)
-        outcomes = [met(task.enqueue(key, change)) for change in (2, 3, 4)]
+        for task, key, on_conflict in calls:
+            holders[key] = task.enqueue(key, 1).uid
+            outcomes = [met(task.enqueue(key, change)) for change in (2, 3, 4)]
+            assert outcomes == [(holders[key], True, "replaced" if on_conflict == "replace" else "rerun")] * 3
 
-    assert outcomes == [(holder.uid, True, "replaced" if on_conflict == "replace" else "rerun")] * 3
-    run = stage.run_of(key)
-    run.end()
-    stage.wait_free(task, key)
-    assert (run.uid, changes(stage, key)) == (holder.uid, [4])
+    for task, key, _ in calls:
+        run = stage.run_of(key)
+        run.end()
+        stage.wait_free(task, key)
+        assert (run.uid, changes(stage, key)) == (holders[key], [4])
+    assert len(calls) == 8
 
 
 def test_rerun_leaves_the_due_time_of_a_scheduled_holder_alone(stage: Stage) -> None:

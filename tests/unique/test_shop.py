@@ -9,7 +9,7 @@ from tests.unique.shop import run
 
 
 @pytest.mark.parametrize(
-    "seconds", [4, pytest.param(60, marks=[pytest.mark.soak, pytest.mark.timeout(300)])], ids=["short", "long"]
+    "seconds", [2, pytest.param(60, marks=[pytest.mark.soak, pytest.mark.timeout(300)])], ids=["short", "long"]
 )
 def test_no_runs_overlap_and_the_last_change_is_seen_while_workers_are_killed(
     url: str, namespace: str, redis: redis_py.Redis, tmp_path: Path, seconds: float

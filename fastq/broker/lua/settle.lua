@@ -126,8 +126,7 @@ section(2, function(i)
       -- Byte 7 counts the crashes: a suspect stays in its lane, in a frame of its own.
       if string.byte(message, 7) > 1 then lane = 'suspects' end
     end
-    -- Byte 8 holds the policy; from 4 on it is one of those whose start was noted in the lock.
-    if #message >= 48 and string.byte(message, 8) >= 4 then
+    if #message >= 48 and struct.unpack('<I2', message, 37) > 0 then -- it has a lock, in which its start may be noted
       local job = head(message)
       unstart(prefix, worker, job, 'W', now, now, counters)
       call('HDEL', handed, job.uid)

@@ -38,7 +38,7 @@ local function reclaim(prefix, worker, crash, limit, max_crashes, now, counters)
                 finish(prefix, job, 'dead', true, now, counters)
                 next_id = nil -- a parked job may have come in
               else
-                if string.byte(message, 8) >= 4 then
+                if struct.unpack('<I2', message, 37) > 0 then -- it has a lock, in which its start may be noted
                   unstart(prefix, worker, head(message), 'W', now, now, counters)
                   next_id = nil
                 end

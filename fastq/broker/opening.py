@@ -18,6 +18,7 @@ from fastq.config import Config, Endpoint
 from fastq.errors import ConfigError
 
 CONNECT_TIMEOUT = 5.0
+ANY_NUMBER = 2**63
 OLDEST_REDIS = (7, 0)
 OLDEST_VALKEY = (7, 2)
 
@@ -108,6 +109,7 @@ class Opener:
 
 
 def _make(pool: Any) -> Any:
+    pool.max_connections = ANY_NUMBER  # it counts those that it has ever made, and would make no more at some point
     try:
         return pool.make_connection()
     except TypeError as error:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+from fastq import FastQ
 from tests.cases.site import SLOW, Site
 from tests.support.process import wait_until
 from tests.support.proxy import Proxy
@@ -42,6 +43,15 @@ def test_c36_waiting_for_jobs_and_socket_timeouts_do_not_fight(
     now = {one["id"] for one in clients(site)}
     assert len(now - known) <= 1  # the producer's own
     site.assert_laws()
+
+
+def test_a_program_may_connect_any_number_of_times(site: Site) -> None:
+    """After each of many losses of its connection; a server that is away for long is tried as often."""
+    with FastQ(site.server.url, namespace=site.namespace) as app:
+        for number in range(150):
+            app.enqueue("work", label=f"job-{number}")
+            app.close()
+    assert site.client.xlen(site.keys.stream) == 150
 
 
 @pytest.mark.cases

@@ -7,12 +7,13 @@ It prints the seed of each run and, for a violation, the shortest way there that
 
 import argparse
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 import hypothesis
 import hypothesis.strategies as st
 import redis as redis_py
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from fastq.broker.broker import Broker
 from fastq.config import Config
@@ -21,7 +22,6 @@ from tests.support.servers import Server
 from tests.unique.world import KEYS, POLICIES, World
 
 STEPS = 50  # of one example
-WHICH = st.integers(0, 99)
 
 
 class UniqueJobs(RuleBasedStateMachine):
@@ -39,69 +39,54 @@ class UniqueJobs(RuleBasedStateMachine):
         for _ in range(workers):
             self.world.join()
 
-    @rule(key=st.sampled_from(KEYS), which=WHICH, framed=st.booleans(), delay=st.sampled_from([0, 0, 0, 1000, 5000]))
-    def enqueue(self, key: str, which: int, framed: bool, delay: int) -> None:
-        self.world.enqueue(key, self.policies[which % len(self.policies)], framed=framed, delay=delay)
+    @rule(draw=st.integers(0, 2**16), which=st.integers(0, 2**16), detail=st.integers(0, 2**16))
+    def step(self, draw: int, which: int, detail: int) -> None:
+        """One of the things that can happen now; the likely ones are those that bring jobs on their way."""
+        possible = [(weight, act, some) for weight, act, some in self._possible() if some]
+        draw %= sum(weight for weight, _, _ in possible)
+        for weight, act, some in possible:
+            if draw < weight:
+                act(some[which % len(some)], detail)
+                return
+            draw -= weight
 
-    @precondition(lambda self: self.world.workers)
-    @rule(which=WHICH, entries=st.integers(1, 4))
-    def fetch(self, which: int, entries: int) -> None:
-        self.world.fetch(self._worker(which), entries)
+    def _possible(self) -> list[tuple[int, Callable[[Any, int], Any], list[Any]]]:
+        """What can happen: how likely it is, what does it, and to what; impossible where there is nothing to do it to."""
+        world, before = self.world, self.world.before
+        workers = list(world.workers.values())
+        held = [(worker, uid) for worker in workers for uid in sorted(worker.jobs)]
+        running = [(worker, uid) for worker, uid in held if worker.jobs[uid].running]
+        idle = [(worker, uid) for worker, uid in held if not worker.jobs[uid].running]
+        dead = sorted(uid for uid, (place, _) in before.jobs.items() if place == "dead")
+        return [
+            (14, self._enqueue, list(KEYS)),
+            (15, lambda worker, detail: world.fetch(worker, 1 + detail % 4), workers),
+            (40, lambda job, detail: world.start(*job), idle),
+            (12, self._end, running),
+            (6, lambda worker, detail: (world.beat if detail % 3 else world.tick)(worker), workers),
+            (4, lambda key, detail: world.evict(key), list(before.locks)),
+            (2, lambda job, detail: world.hand_back(*job), held),
+            (5, self._lose, sorted({worker.name: worker for worker, _ in running}.values(), key=lambda one: one.name)),
+            (1, self._lose, workers),
+            (2, lambda uid, detail: world.cancel(uid), sorted(before.jobs)),
+            (1, lambda uids, detail: world.purge(), [before.jobs] if len(before.jobs) > 2 else []),
+            (3, lambda uid, detail: (world.replay if detail % 3 else world.delete)(uid), dead),
+            (30 if len(workers) < 2 else 0, lambda nothing, detail: world.join(), [None]),
+        ]
 
-    @precondition(lambda self: self._held(running=False))
-    @rule(which=WHICH)
-    def start(self, which: int) -> None:
-        self.world.start(*self._pick(self._held(running=False), which))
+    def _enqueue(self, key: str, detail: int) -> None:
+        delay = (0, 0, 0, 1000)[detail // 2 % 4]
+        self.world.enqueue(key, self.policies[detail // 8 % len(self.policies)], framed=detail % 2 == 0, delay=delay)
 
-    @precondition(lambda self: self._held(running=True))
-    @rule(which=WHICH, how=st.sampled_from(["succeeded", "succeeded", "dropped", "cancelled", "retry", "retry", "dead"]))
-    def end(self, which: int, how: str) -> None:
-        worker, uid = self._pick(self._held(running=True), which)
-        self.world.end(worker, uid, how)
+    def _end(self, job: Any, detail: int) -> None:
+        how = ("succeeded", "succeeded", "succeeded", "dropped", "cancelled", "retry", "retry", "dead")[detail % 8]
+        self.world.end(*job, how)
 
-    @precondition(lambda self: self._held())
-    @rule(which=WHICH)
-    def hand_back(self, which: int) -> None:
-        self.world.hand_back(*self._pick(self._held(), which))
-
-    @precondition(lambda self: self.world.workers)
-    @rule(which=WHICH, beats=st.booleans())
-    def tick_or_beat(self, which: int, beats: bool) -> None:
-        (self.world.beat if beats else self.world.tick)(self._worker(which))
-
-    @precondition(lambda self: self._held())
-    @rule(which=WHICH, how=st.sampled_from(["killed", "vanished", "left"]))
-    def lose_worker(self, which: int, how: str) -> None:
-        worker, _ = self._pick(self._held(), which)
-        if how == "left":
-            self.world.leave(worker)
+    def _lose(self, worker: Any, detail: int) -> None:
+        if detail % 3:
+            self.world.kill(worker, seen=detail % 3 == 1)
         else:
-            self.world.kill(worker, seen=how == "killed")
-
-    @precondition(lambda self: len(self.world.workers) < 2)
-    @rule()
-    def join(self) -> None:
-        self.world.join()
-
-    @precondition(lambda self: self.world.before.locks)
-    @rule(which=WHICH)
-    def evict(self, which: int) -> None:
-        self.world.evict(self._pick(list(self.world.before.locks), which))
-
-    @precondition(lambda self: self.world.before.jobs)
-    @rule(which=WHICH)
-    def cancel(self, which: int) -> None:
-        self.world.cancel(self._pick(sorted(self.world.before.jobs), which))
-
-    @precondition(lambda self: len(self.world.before.jobs) > 2)
-    @rule()
-    def purge(self) -> None:
-        self.world.purge()
-
-    @precondition(lambda self: self._dead())
-    @rule(which=WHICH, again=st.sampled_from([True, True, False]))
-    def replay_or_delete(self, which: int, again: bool) -> None:
-        (self.world.replay if again else self.world.delete)(self._pick(self._dead(), which))
+            self.world.leave(worker)
 
     @invariant()
     def holds(self) -> None:
@@ -119,24 +104,6 @@ class UniqueJobs(RuleBasedStateMachine):
                 keys = list(self.client.scan_iter(match=self.keys.prefix + b"*", count=1000))
                 if keys:
                     self.client.unlink(*keys)
-
-    def _held(self, running: bool | None = None) -> list[tuple[Any, bytes]]:
-        """The jobs in the hands of workers."""
-        return [
-            (worker, uid)
-            for worker in self.world.workers.values()
-            for uid, job in sorted(worker.jobs.items())
-            if running is None or job.running == running
-        ]
-
-    def _dead(self) -> list[bytes]:
-        return sorted(uid for uid, (place, _) in self.world.before.jobs.items() if place == "dead")
-
-    def _worker(self, which: int) -> Any:
-        return self._pick(list(self.world.workers.values()), which)
-
-    def _pick(self, some: list[Any], which: int) -> Any:
-        return some[which % len(some)]
 
     def _told(self) -> "_Told":
         return _Told(self.world)

@@ -62,7 +62,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Sight:
-    """A run that saw the arguments of a call, or the end of a job that was taken out with them."""
+    """A run that saw the arguments of a call, by its start, or a job that was taken out with them."""
 
     key: str
     number: int
@@ -79,6 +79,7 @@ class Job:
     raw: bytes
     running: bool = False
     changed: bool = False
+    began: int = 0  # the step in which it started
 
     @property
     def message(self) -> Message:
@@ -124,6 +125,7 @@ class World:
         self._joined = 0
         self._may_vanish: set[bytes] = set()  # jobs that this step may end
         self._any_may_vanish = False
+        self._ended: set[bytes] = set()  # jobs whose runs this step ends
         self._may_lose: set[bytes] = set()  # jobs that this step may take the lock from
         self._entries: dict[bytes, tuple[bytes, bytes]] = {}
         self.before = self.look()
@@ -224,6 +226,8 @@ class World:
             return
         self._may_vanish.add(uid)
         self._may_lose.add(uid)
+        self._ended.add(uid)
+        self.runs.append(Sight(_key(job.raw), payload(job.raw), job.began))
         if how == "dead":
             self._settle(worker, job.entry, uid, ("dead", job.raw, "why"))
         elif how == "succeeded" and not (asks(message) or worker.gate or job.changed or message.policy & 3 == 3):
@@ -315,7 +319,8 @@ class World:
             if place == "dead" and uid in after.jobs:
                 continue
             assert uid in self._may_vanish or self._any_may_vanish, f"{label(uid)} is gone"
-            self.removed.append(Sight(_key(raw), payload(raw), self.step))
+            if uid not in self._ended:
+                self.removed.append(Sight(_key(raw), payload(raw), self.step))
         for key, (owner, state) in after.locks.items():
             there = owner in after.jobs and after.jobs[owner][0] != "dead"
             assert there == (state != "E"), f"the lock of {key} is {label(owner)}'s ({state}), which is {after.jobs.get(owner)}"
@@ -402,7 +407,7 @@ class World:
     def _begin(self, *what: Any) -> int:
         self.step += 1
         self.history.append(" ".join(one.decode() if isinstance(one, bytes) else str(one) for one in what))
-        self._may_vanish, self._may_lose, self._any_may_vanish = set(), set(), False
+        self._may_vanish, self._may_lose, self._any_may_vanish, self._ended = set(), set(), False, set()
         return self.step
 
     def _lock(self, key: str) -> bytes:
@@ -422,8 +427,7 @@ class World:
                     assert not (one.running and one.message.policy & 4 and _key(one.raw) == _key(job.raw)), (
                         f"{label(one.message.uid)} and {label(job.message.uid)} run at once"
                     )
-        job.running = True
-        self.runs.append(Sight(_key(job.raw), payload(job.raw), self.step))
+        job.running, job.began = True, self.step
 
     def _settle(
         self, worker: Worker, entry: bytes, uid: bytes | None, *outcomes: tuple[Any, ...], unlock: Message | None = None
@@ -479,7 +483,7 @@ class World:
         return sight.number == call.number or (sight.number > call.number and self.calls[sight.number].supersedes)
 
 
-KEYS = ("x", "y")
+KEYS = ("x", "y")  # few, so that jobs meet
 
 
 def _key(raw: bytes) -> str:

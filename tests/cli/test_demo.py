@@ -173,7 +173,7 @@ def test_the_workers_and_the_server_of_a_killed_demo_end(shop: Shop, temporary: 
         for pid in running:
             wait_gone(pid)
 
-    assert len(running) >= 6  # it, two workers and their hearts, the server and its guard
+    assert len(running) >= 5  # it, two workers, the server and its guard
     assert list(temporary.iterdir()) == []
 
 

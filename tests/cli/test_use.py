@@ -59,7 +59,7 @@ print("heavy:", sorted({"asyncio", "redis", "rich", "msgspec", "uvloop", "fastq_
 WRONG_USE = [
     (["wroker"], "Did you mean one of: 'worker', 'workers'?"),
     (["worker"], "MODULE"),
-    (["worker", "shop", "--procs", "2"], "Did you mean '--processes'?"),
+    (["worker", "shop", "--proceses", "2"], "Did you mean '--processes'?"),
     (["worker", "shop", "--processes", "0"], "0 is not in the range"),
     (["worker", "shop", "--concurrency", "many"], "'many'"),
     (["worker", "shop", "--log-format", "xml"], "'xml'"),

@@ -121,6 +121,7 @@ def test_a_second_signal_ends_it_at_once_and_gives_back_what_ran(
     shop.do("shop.hold.enqueue(1); shop.sleep_in_thread.enqueue(2)")
 
     with shop.fastq("worker", "shop", "--processes", processes) as worker:
+        worker.wait_line("serves", count=int(processes))
         wait_until(lambda: len(shop.begun) == 2)
         worker.send(signal.SIGTERM)
         worker.wait_line("fetches no more", count=int(processes))

@@ -19,7 +19,8 @@ def test_every_test_that_a_page_names_exists(page):
     shown = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)  # samples have tests of their own
     named = set(re.findall(r"`(test_\w+)`", shown))
 
-    assert named - TESTS == set()
+    missing = {name for name in named - TESTS if not any(test.startswith(f"{name}_") for test in TESTS)}  # `test_c27` is enough
+    assert missing == set()
 
 
 def test_the_page_on_delivery_names_tests_at_all():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from fastq_ext.holding import Holding
@@ -24,10 +24,12 @@ class Pool(Protocol):
 class Balance:
     """Hands back what waits here too long, by the run times measured so far and by those of the jobs that run now."""
 
-    def __init__(self, runner: Runner, holdings: list[Holding], pools: Sequence[Pool] = ()) -> None:
+    def __init__(self, runner: Runner, holdings: list[Holding], pools: Sequence[Pool] = (),
+                 given_back: Callable[[Holding, int], None] = lambda holding, jobs: None) -> None:  # fmt: skip
         self._runner = runner
         self._holdings = holdings
         self._pools = pools
+        self._given_back = given_back
 
     async def run(self) -> None:
         """Look until cancelled."""
@@ -52,5 +54,7 @@ class Balance:
         per_frame = max(1, min(64, int(LONGEST_WAIT / holds))) if holds > 0 else 64
         for holding in reversed(self._holdings):
             if over > given:
-                given += holding.hand_back(over - given, per_frame)
+                back = holding.hand_back(over - given, per_frame)
+                self._given_back(holding, back)
+                given += back
         return given

@@ -17,6 +17,7 @@ from fastq.broker.clients import AsyncClient
 from fastq.broker.requests import Entry, Fetched
 from fastq.broker.talk import ServerError
 from fastq.errors import BrokerError
+from fastq.worker.shares import Shares
 from fastq_ext.holding import Entry as HeldEntry
 from fastq_ext.holding import Holding
 from fastq_ext.runner import Runner
@@ -35,7 +36,10 @@ STREAM, FRONT, SUSPECTS = 0, 1, 2
 
 
 class Fetcher:
-    """Keeps the holdings fed. `rejoin(holding)` is called for a queue whose group or membership is gone."""
+    """Keeps the holdings fed, in their order or by their `shares`.
+
+    `rejoin(holding)` is called for a queue whose group or membership is gone.
+    """
 
     def __init__(
         self,
@@ -48,11 +52,13 @@ class Fetcher:
         woken: Callable[[Holding], None],
         rejoin: Callable[[Holding], Awaitable[None]],
         may_start: Callable[[], bool],
+        shares: Shares | None = None,
     ) -> None:
         self._client = client
         self._waiting = waiting
         self._runner = runner
         self._holdings = holdings
+        self._shares = shares
         self._unsound, self._woken, self._rejoin, self._may_start = unsound, woken, rejoin, may_start
         self._room = asyncio.Event()
         self._stopping = asyncio.Event()
@@ -77,20 +83,51 @@ class Fetcher:
             credit = self._credit() if self._may_start() else 0
             if credit <= 0:
                 await self._wait_for_room()
+                await self._look_above()
                 continue
             if not await self.look(credit) and not self._stopping.is_set():
                 await self._wait(credit)
 
     async def look(self, credit: int = 1) -> int:
         """Read up to so many of the jobs that wait now, queue by queue; how many there were. Raises BrokerError."""
+        found = await (self._look_by_weight(shares, credit) if (shares := self._shares) else self._look_in_order(credit))
+        self.found_nothing = found == 0
+        return found
+
+    async def _look_in_order(self, credit: int) -> int:
         found = 0
         # Where queues take turns, the runner moves one whose entry was used up to the end.
         for holding in list(self._runner.holdings):
             found += await self._read(holding, credit - found)
             if found >= credit:
                 break
-        self.found_nothing = found == 0
         return found
+
+    async def _look_by_weight(self, shares: Shares, credit: int) -> int:
+        found = 0
+        holdings = {holding.keys.queue: holding for holding in self._holdings}
+        while holdings and found < credit:
+            queue = shares.first(holdings)
+            jobs = await self._read(holdings[queue], shares.part(queue, holdings, credit - found))
+            if not jobs:
+                shares.found_empty(queue)
+                del holdings[queue]
+            found += jobs
+        return found
+
+    async def _look_above(self) -> None:
+        """In strict order: have a job at hand that came to a higher queue than those whose jobs wait here for a slot."""
+        if self._shares is not None or self._runner.in_turn or not self._runner.ready or self._stopping.is_set():
+            return
+        for holding in list(self._runner.holdings):
+            if holding.ready or not self._may_start():
+                return
+            await self._read(holding, 1)
+
+    def given_back(self, holding: Holding, jobs: int) -> None:
+        """So many of its jobs were fetched for nothing."""
+        if self._shares is not None:
+            self._shares.took(holding.keys.queue, -jobs)
 
     def _credit(self) -> int:
         runner = self._runner
@@ -191,7 +228,7 @@ class Fetcher:
         holding.gate = gate != ""
         if gate == "paused":
             self.paused.add(holding.keys.queue)
-            holding.hand_back(holding.ready, 64)
+            self.given_back(holding, holding.hand_back(holding.ready, 64))
         else:
             self.paused.discard(holding.keys.queue)
 
@@ -211,6 +248,8 @@ class Fetcher:
                 self._woken(holding)
         if jobs:
             self.found_nothing = False
+            if self._shares is not None:
+                self._shares.took(holding.keys.queue, jobs)
             self._jobs_per_entry += 0.2 * (jobs / len(entries) - self._jobs_per_entry)
             self._runner.feed()
         return jobs

@@ -12,7 +12,7 @@ import secrets
 import signal
 import socket
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fastq.broker import requests
@@ -20,7 +20,7 @@ from fastq.broker.health import health
 from fastq.broker.requests import WorkerFenced
 from fastq.broker.talk import ServerError
 from fastq.config import DEFAULT_QUEUE, check_count, check_name, check_seconds
-from fastq.errors import BrokerError
+from fastq.errors import BrokerError, ConfigError
 from fastq.keys import queue_keys
 from fastq.worker import process_child
 from fastq.worker.balance import Balance
@@ -32,6 +32,7 @@ from fastq.worker.meter import Meter
 from fastq.worker.processes import Processes
 from fastq.worker.safeguard import Safeguard
 from fastq.worker.settler import FOR_EVER, Settler
+from fastq.worker.shares import Shares
 from fastq.worker.starter import Starter
 from fastq.worker.threads import Threads
 from fastq.worker.ticker import Ticker
@@ -63,7 +64,8 @@ class Desk:
 class Worker:
     """Runs the jobs of an app's queues in this process.
 
-    `queues` None: those of the app's tasks, and "default", in turn; a sequence: in strict order. `concurrency` jobs run at once.
+    `queues` None: those of the app's tasks, and "default", in turn; a sequence: in strict order; a
+    mapping: by these weights. `concurrency` jobs run at once.
     `burst`: end when nothing is left to do. `grace`: seconds that running jobs get to end after a signal. `name`: what its names
     in the queues begin with, and no other worker's do; None: host and process. `heart` beats for it; None: a process of its own.
 
@@ -79,7 +81,7 @@ class Worker:
         self,
         app: FastQ,
         *,
-        queues: Sequence[str] | None = None,
+        queues: Sequence[str] | Mapping[str, float] | None = None,
         concurrency: int = CONCURRENCY,
         burst: bool = False,
         grace: float = GRACE,
@@ -93,6 +95,7 @@ class Worker:
         self._grace = check_seconds("grace", grace)
         self._burst = burst
         self._queues = [check_name("queue", name) for name in dict.fromkeys(queues)] if queues is not None else None
+        self._weights = _checked(queues) if isinstance(queues, Mapping) else None
         self._given_name = name
         self._desks: dict[str, Desk] = {}
         self._holdings: list[Holding] = []
@@ -160,7 +163,7 @@ class Worker:
             on_room=self._on_room,
             stain=self._replace_slot,
         )
-        self._runner.in_turn = self._queues is None
+        self._runner.in_turn = self._queues is None or self._weights is not None
         self._heart = self._given_heart or self.heart_type(self._config)
         self._heart.on_fenced = self._on_fenced
         self._heart.on_beat = self._on_beat
@@ -174,6 +177,7 @@ class Worker:
             woken=lambda holding: self._desks[holding.keys.queue].ticker.poke(),
             rejoin=self._rejoin,
             may_start=lambda: self._heart.well,
+            shares=Shares(self._weights) if self._weights is not None else None,
         )
         self._deadlines = Deadlines(self._runner, self._executor.failed, lambda run: self._replace_slot(run.slot))
         self._safeguard = Safeguard(self._heart, self._runner, self._holdings, self._deadlines.tell)
@@ -210,7 +214,7 @@ class Worker:
             fetching = self._service("fetcher", self._fetch)
             services += [
                 self._service("deadlines", self._deadlines.run),
-                self._service("balance", Balance(self._runner, self._holdings, self._pools).run),
+                self._service("balance", Balance(self._runner, self._holdings, self._pools, self._fetcher.given_back).run),
                 self._service("steps", self._step),
                 self._service("safeguard", self._safeguard.run),
             ]
@@ -368,7 +372,7 @@ class Worker:
         self._desks[queue] = desk
         self._holdings.append(desk.holding)
         self._runner.holdings.append(desk.holding)
-        if self._queues is not None:  # one that was left and entered again has its old place
+        if not self._runner.in_turn:  # one that was left and entered again has its old place
             self._runner.holdings.sort(key=lambda holding: self.queues.index(holding.keys.queue))
         desk.tasks = [
             self._service(f"settler of {queue}", desk.settler.run),
@@ -477,6 +481,13 @@ class Worker:
 
     def _on_room(self) -> None:
         self._fetcher.room()
+
+def _checked(weights: Mapping[str, float]) -> Mapping[str, float]:
+    for queue, weight in weights.items():
+        if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0.001 <= weight <= 1_000_000:
+            raise ConfigError(f"the weight of queue {queue!r} is {weight!r}: give a number from 0.001 to 1,000,000")
+    return dict(weights)
+
 
 def host_and_process() -> str:
     """What tells this process from all others."""

@@ -28,9 +28,12 @@ class FleetOf:
         """Wait until workers have said so often that they serve."""
         self.program.wait_line(r"worker \S+ serves", count=count, timeout=30)
 
-    def wait_children(self, condition: Callable[[set[int]], bool], timeout: float = 30) -> set[int]:
+    def wait_children(self, condition: Callable[[set[int]], bool], timeout: float = 60) -> set[int]:
         """The children as soon as they fulfil this."""
-        return wait_until(lambda: children if condition(children := self.children()) else None, timeout)
+        try:
+            return wait_until(lambda: children if condition(children := self.children()) else None, timeout)
+        except AssertionError:
+            raise AssertionError(f"{self.children()}\n{self.program.stderr}") from None
 
 
 @pytest.fixture

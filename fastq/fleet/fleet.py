@@ -163,6 +163,8 @@ class Fleet:
         place.child = child = await self._start()
         pause = FIRST_PAUSE
         while True:
+            if self._stopping.is_set():
+                place.worn.clear()
             await _first(child.ended.wait(), place.worn.wait())
             if not child.ended.is_set():
                 place.child = child = await self._replace(place, child, group)
@@ -221,10 +223,9 @@ class Fleet:
                 await _first(asyncio.sleep(LOOK_EVERY), child.ended.wait(), self._stopping.wait())
                 if child.ended.is_set() or self._stopping.is_set():
                     break
+            if child.ended.is_set() or self._stopping.is_set() or not place.worn.is_set():
+                return child  # nothing to replace, or the new code was found not to start meanwhile
             place.worn.clear()
-            if child.ended.is_set() or self._stopping.is_set():
-                await child.ended.wait()
-                return child
             _log.info("worker process %d %s: another one takes its place", child.pid, place.why)
             successor = await self._start()
             waits = (successor.serves.wait(), successor.ended.wait(), self._stopping.wait(), child.ended.wait())

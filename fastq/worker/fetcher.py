@@ -27,6 +27,7 @@ T = TypeVar("T")
 _log = logging.getLogger("fastq.worker")
 
 MOST_CREDIT = 2000  # jobs
+MOST_WEIGHTED = 500  # jobs, where they are to run by weight: those at hand run frame by frame in turn
 MOST_UNSETTLED = 4000  # jobs that have ended and of which the server does not know yet
 AHEAD = 0.1  # seconds of work that may wait for a slot
 MOST_ENTRIES = 1000  # of one read
@@ -140,7 +141,8 @@ class Fetcher:
         if runner.unsettled > MOST_UNSETTLED:
             return 0  # a crash would repeat them all: first the server hears of them
         free = len(runner.slots) - runner.running
-        return min(MOST_CREDIT, free + int(self._rate * AHEAD)) - runner.ready
+        most = MOST_CREDIT if self._shares is None else MOST_WEIGHTED
+        return min(most, free + int(self._rate * AHEAD)) - runner.ready
 
     async def _wait_for_room(self) -> None:
         self._room.clear()

@@ -23,6 +23,7 @@ from fastq.worker.heart import WATCHDOG, stopped
 _log = logging.getLogger("fastq.fleet")
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds until a child that died is replaced
+LONGEST_GAP = 1.0  # of one that had served: it is missed
 SOUND_AFTER = 10.0  # seconds of life after which a death is not taken for the continuation of the last one
 AT_ONCE = 2.0  # seconds that a child gets which was told to end at once
 LOOK_EVERY = 0.5  # seconds between two looks at all children
@@ -172,7 +173,8 @@ class Fleet:
             in_order = await self._is_over(child)
             if self._stopping.is_set() or (in_order and self._burst):
                 return
-            pause = FIRST_PAUSE if time.monotonic() - child.begun > SOUND_AFTER else min(2 * pause, LONGEST_PAUSE)
+            longest = LONGEST_GAP if child.serves.is_set() else LONGEST_PAUSE
+            pause = FIRST_PAUSE if time.monotonic() - child.begun > SOUND_AFTER else min(2 * pause, longest)
             self._mourn(child, pause, in_order=in_order)
             await _first(asyncio.sleep(pause), self._stopping.wait())
             if self._stopping.is_set():

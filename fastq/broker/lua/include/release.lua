@@ -9,11 +9,11 @@
 local function release(prefix, suffix, uid, free, now, counters)
   local lock, pending = prefix .. 'unique:' .. suffix, prefix .. 'pending'
   local value = redis.call('GET', lock) or ''
-  local owner = string.sub(value, 1, 16)
-  local other = owner ~= '' and owner ~= uid
+  local owner, state = string.sub(value, 1, 16), string.sub(value, 17)
+  local other = owner ~= '' and owner ~= uid and state ~= 'E' -- one that has ended hands nothing on
   local call = redis.call('HGET', pending, uid) or redis.call('HGET', pending, uid .. '+')
   if call then redis.call('HDEL', pending, uid, uid .. '+') end
-  local busy = runs(prefix, suffix, uid) or (other and string.sub(value, 17) == 'R')
+  local busy = runs(prefix, suffix, uid) or (other and state == 'R')
   local heir = not busy and unpark(prefix, suffix, now, counters)
   if heir then
     if call then rerun(prefix, heir, call) end

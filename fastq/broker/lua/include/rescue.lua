@@ -20,11 +20,13 @@ local function rescue(prefix, now, counters)
   for i = 1, #some, 2 do
     local uid, message = string.sub(some[i], 1, 16), some[i + 1]
     local job = head(message)
-    local owner = call('GETRANGE', prefix .. 'unique:' .. job.lock, 0, 15)
-    if owner ~= uid and owner ~= '' then
+    local value = call('GET', prefix .. 'unique:' .. job.lock) or ''
+    local owner = string.sub(value, 1, 16)
+    local nobody = owner == '' or string.sub(value, 17) == 'E' -- one that has ended hands nothing on
+    if owner ~= uid and not nobody then
       call('HDEL', pending, some[i])
       rerun(prefix, owner, message)
-    elseif owner == '' and job.enqueued < now - 86400000 then
+    elseif nobody and job.enqueued < now - 86400000 then
       call('HDEL', pending, some[i])
       enter(prefix, 'stream', message, '*', now, counters)
     end

@@ -46,11 +46,16 @@ class Site:
 
     # --- workers
 
-    def start_worker(self, *, url: str | None = None, app: Mapping[str, Any] | None = None, **options: Any) -> Child:
-        """Start a worker process, without waiting for it. `options` are those of Worker, `app` further ones of FastQ."""
+    def start_worker(
+        self, *, url: str | None = None, app: Mapping[str, Any] | None = None, policies: bool = False, **options: Any
+    ) -> Child:
+        """Start a worker process, without waiting for it.
+
+        `options` are those of Worker, `app` further ones of FastQ; `policies`: it knows the tasks of `Policies` too.
+        """
         options.setdefault("queues", ["default"])
         told = {"url": url or self.server.url, "namespace": self.namespace, "app": {**self.options, **(app or {})},
-                "worker": options}  # fmt: skip
+                "worker": options, "policies": policies}  # fmt: skip
         child = python("-c", WORKER, json.dumps(told), env=self.ledger.environment)
         self.workers.append(child)
         return child

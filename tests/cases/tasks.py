@@ -1,6 +1,6 @@
 """The tasks of the field cases, and the program that a worker process of a case runs.
 
-python -c "from tests.cases.tasks import main; main()" '{"url": ..., "namespace": ..., "app": {...}, "worker": {...}}'
+    python -c "from tests.cases.tasks import main; main()" '{"url": ..., "namespace": ..., "app": {...}, "worker": {...}, ...}'
 """
 
 import asyncio
@@ -146,7 +146,8 @@ def main() -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
     app = FastQ(told["url"], namespace=told["namespace"], **told["app"])
     Tasks(app)
-    Policies(app)
+    if told["policies"]:
+        Policies(app)
     app.worker(**told["worker"]).run()
 
 

@@ -60,7 +60,7 @@ def soak(args: argparse.Namespace, server: Server, proxy: Proxy, folder: Path) -
     calls = Calls()
 
     def start_worker() -> Child:
-        return site.start_worker(url=proxy.url, concurrency=20, grace=5)
+        return site.start_worker(url=proxy.url, concurrency=20, grace=5, policies=True)
 
     workers = [start_worker() for _ in range(args.workers)]
     site.ready(*workers)

@@ -66,6 +66,7 @@ class Fetcher:
         self._jobs_per_entry = 1.0
         self._rate = 0.0  # jobs a second that end here, while there is work
         self._measured = (time.monotonic(), 0)
+        self._unheard: set[bytes] = set()  # what `compare` took in during a wait, whose answer may yet come and bring it again
         self.paused: set[str] = set()
         self.found_nothing = False  # whether the last look at all queues brought no job
 
@@ -196,6 +197,7 @@ class Fetcher:
         worker = holdings[0].worker
         holdings = [holding for holding in holdings if holding.worker == worker]
         request = requests.wait([h.keys for h in holdings], worker, entries=entries, seconds=LONGEST_WAIT)
+        self._unheard.clear()
         waiting = self._waiting.call(request)
         try:
             found, gates = await (self._beside_suspects(waiting) if any(h.suspects for h in holdings) else waiting)
@@ -211,7 +213,7 @@ class Fetcher:
             self.gate(holding, gate)
             for place, key in ((FRONT, holding.keys.front), (STREAM, holding.keys.stream)):
                 if key in found:
-                    self._take(holding, place, found[key])
+                    self._take(holding, place, [entry for entry in found[key] if entry[0] not in self._unheard])
 
     async def _beside_suspects(self, waiting: Coroutine[Any, Any, T]) -> T:
         """Wait, but read the next suspect as soon as the one in hand has ended: a wait for jobs would not see it."""
@@ -266,5 +268,7 @@ class Fetcher:
                 if ids:
                     bodies = await self._client.call(requests.entry_bodies(key, ids))
                     _log.info("queue=%s %d entries had been assigned unheard", holding.keys.queue, len(ids))
-                    self._take(holding, stream, [body for body in bodies if body[0] not in ended])
+                    unheard = [body for body in bodies if body[0] not in ended]
+                    self._unheard.update(body[0] for body in unheard)
+                    self._take(holding, stream, unheard)
 

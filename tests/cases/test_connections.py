@@ -45,6 +45,24 @@ def test_c36_waiting_for_jobs_and_socket_timeouts_do_not_fight(
     site.assert_laws()
 
 
+def test_an_answer_that_comes_after_its_jobs_were_found_otherwise_runs_them_no_second_time(site: Site, proxy: Proxy) -> None:
+    """Two connections of a worker, of which one is slow: what it carries is known, done and settled when it arrives."""
+    site.worker(url=proxy.url)
+    slow = proxy.on_request(b"BLOCK", "hold_reply")
+    assert slow.arrived.wait(10)
+    labels = site.enqueue_many(site.tasks.work, [f"job-{number}" for number in range(10)])
+    assert slow.done.wait(10)  # the jobs were assigned by the wait
+
+    wait_until(lambda: site.stats().get("succeeded") == 10)
+    slow.released.set()
+
+    site.enqueue(site.tasks.work, "after")
+    site.wait_ended("after", *labels)
+    reading = site.assert_laws()
+    assert reading.repeated() == {}
+    assert site.stats()["succeeded"] == 11
+
+
 def test_a_program_may_connect_any_number_of_times(site: Site) -> None:
     """After each of many losses of its connection; a server that is away for long is tried as often."""
     with FastQ(site.server.url, namespace=site.namespace) as app:

@@ -19,7 +19,7 @@ from typing import Literal
 from tests.support.resp import frame_end
 from tests.support.servers import Server
 
-Action = Literal["pass", "lose_request", "lose_reply", "tear_reply", "black_hole"]
+Action = Literal["pass", "lose_request", "lose_reply", "tear_reply", "hold_reply", "black_hole"]
 Match = bytes | Callable[[bytes], bool]
 
 
@@ -38,6 +38,7 @@ class Fault:
         self.seen = 0
         self.arrived = threading.Event()
         self.done = threading.Event()
+        self.released = threading.Event()
 
     def takes(self, request: bytes) -> bool:
         """Count the request if it matches; whether it is one to act on."""
@@ -87,6 +88,7 @@ class Proxy:
         - "lose_request": close the connection instead of forwarding it
         - "lose_reply": forward it, wait until the server has answered, close without passing the answer on
         - "tear_reply": the same, but pass on the first half of the answer
+        - "hold_reply": the answer, and what comes behind it on its connection, waits until `released` is set
         - "black_hole": forward nothing in either direction any more, this request included, until `flow()`
         - "pass": nothing; to wait for `done`, or for the `hook`
 
@@ -261,7 +263,7 @@ class _Link:
         if self._proxy.delay:
             time.sleep(self._proxy.delay)
         self._proxy._wait_until_flowing()
-        loses = action in ("lose_reply", "tear_reply")
+        loses = action in ("lose_reply", "tear_reply", "hold_reply")
         self._awaited.append(fault if loses else None)
         self._upstream.sendall(request)
         if fault and not loses:
@@ -278,7 +280,10 @@ class _Link:
                 pushed = reply.startswith(b">")  # an answer to nothing
                 fault = self._awaited.popleft() if self._awaited and not pushed else None
                 self._proxy._wait_until_flowing()
-                if fault:
+                if fault and fault.action == "hold_reply":
+                    fault.done.set()
+                    fault.released.wait()
+                elif fault:
                     if fault.action == "tear_reply":
                         self._client.sendall(reply[: len(reply) // 2])
                     self.close()

@@ -37,9 +37,7 @@ def make_site(tmp_path: Path, namespace: str, server: Server) -> Iterator[Callab
         site.close()
     if not sites or any(site.server is not server for site in sites):
         return
-    client = server.client()
-    wait_until(lambda: not [one for one in client.client_list() if one["name"] == "fastq"])
-    client.close()
+    wait_until(lambda: not sites[0].connections())
 
 
 @pytest.fixture

@@ -37,6 +37,7 @@ class Site:
         self.options: dict[str, Any] = {"lease": lease, **app}
         self.ledger = Ledger(folder / "ledger")
         self.client = server.client()
+        self._strangers = {one["id"] for one in self.client.client_list()}
         self.app = FastQ(server.url, namespace=namespace, **self.options)
         self.tasks = Tasks(self.app)
         self.keys = QueueKeys(namespace, "default")
@@ -140,6 +141,10 @@ class Site:
         uids = self.client.zrange(keys.dead, 0, -1)
         whys = [self.client.hget(keys.jobs, uid + b"!") for uid in uids]
         return [why.decode() if why else _error(self.client.hget(keys.jobs, uid)) for uid, why in zip(uids, whys, strict=True)]
+
+    def connections(self) -> set[str]:
+        """The connections of this site's producers and workers, by their ids."""
+        return {one["id"] for one in self.client.client_list() if one["name"] == "fastq"} - self._strangers
 
     # --- the end
 

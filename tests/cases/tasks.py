@@ -1,6 +1,6 @@
 """The tasks of the field cases, and the program that a worker process of a case runs.
 
-    python -c "from tests.cases.tasks import main; main()" '{"url": ..., "namespace": ..., "app": {...}, "worker": {...}, ...}'
+python -c "from tests.cases.tasks import main; main()" '{"url": ..., "namespace": ..., "app": {...}, "worker": {...}, ...}'
 """
 
 import asyncio

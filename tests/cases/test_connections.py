@@ -11,11 +11,6 @@ from tests.support.process import wait_until
 from tests.support.proxy import Proxy
 
 
-def clients(site: Site) -> list[dict[str, str]]:
-    """The server's connections of ours."""
-    return [one for one in site.client.client_list() if one["name"] == "fastq"]
-
-
 @pytest.mark.parametrize(
     "options",
     [pytest.param({"socket_timeout": 0.3}, id="short socket_timeout"), pytest.param({}, id="defaults", marks=pytest.mark.cases)],
@@ -26,8 +21,8 @@ def test_c36_waiting_for_jobs_and_socket_timeouts_do_not_fight(
     """Idle queues for longer than the socket timeout, a job now and then: no error, no reconnecting, no delay."""
     site = make_site(redis_options=options)
     site.pair()
-    wait_until(lambda: len(clients(site)) >= 6)
-    known = {one["id"] for one in clients(site)}
+    wait_until(lambda: len(site.connections()) >= 6)
+    known = site.connections()
     rounds, pause = (9, 7.0) if full else (2, 1.3)
     waits = []
     for number in range(rounds):
@@ -40,8 +35,7 @@ def test_c36_waiting_for_jobs_and_socket_timeouts_do_not_fight(
     print("started after", ", ".join(f"{ms:.0f} ms" for ms in waits))
     assert max(waits) < 200 * SLOW
     assert site.log_lines("ERROR|trying again") == []
-    now = {one["id"] for one in clients(site)}
-    assert len(now - known) <= 1  # the producer's own
+    assert len(site.connections() - known) <= 1  # the producer's own
     site.assert_laws()
 
 

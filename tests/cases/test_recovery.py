@@ -215,6 +215,7 @@ def test_c19_a_name_that_comes_again_is_no_obstacle_and_shares_nothing(site: Sit
     site.assert_laws(may_repeat={"orphan"})
 
 
+@pytest.mark.cases
 def test_c20_jobs_of_a_dead_worker_are_found_behind_any_number_of_living_ones(site: Site) -> None:
     """More jobs in living hands than one tick looks at."""
     gate = site.gate()

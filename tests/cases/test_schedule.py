@@ -103,8 +103,8 @@ def _is_loading(client: redis.Redis) -> bool:
     return False
 
 
-OFTEN = ["READONLY", "WRONGTYPE"]
-SELDOM = ["refused", "silent", "OOM", "NOREPLICAS", "LOADING"]  # the short forms of these are in tests/worker
+OFTEN = ["READONLY"]
+SELDOM = ["WRONGTYPE", "refused", "silent", "OOM", "NOREPLICAS", "LOADING"]  # the short forms of these are in tests/worker
 
 
 @pytest.mark.parametrize("kind", [*OFTEN, *(pytest.param(kind, marks=pytest.mark.cases) for kind in SELDOM)])

@@ -6,3 +6,7 @@ from pathlib import Path
 # Behind everything else, never in front: `tests.support` is to be found here, but `fastq` where it is installed, since
 # after `pip install .` the packages in this folder are the ones that are not compiled.
 sys.path.append(str(Path(__file__).parent))
+
+import fastq_ext  # noqa: E402 - only now can it be found
+
+fastq_ext.check_fresh()  # tests of extensions that are older than their sources would tell nothing

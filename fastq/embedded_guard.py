@@ -81,6 +81,7 @@ class Guard:
         self._holders = open_lock(folder / HOLDERS)
         self._data = open_lock(folder / SERVER)
         self._pid = 0
+        self._vain_starts = 0  # in a row: of servers that were never seen to answer
 
     def run(self) -> None:
         make_private_folder(self._address.parent)
@@ -136,7 +137,9 @@ class Guard:
                 return True
             ready = ready or answers(self._address)
             time.sleep(POLL)
-        if not ready:
+        # One may have been killed before the first look at it; two in a row are a server that cannot start.
+        self._vain_starts = 0 if ready else self._vain_starts + 1
+        if self._vain_starts == 2:
             sys.exit(f"guard: {self._binary} did not start")
         return False
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Generic, Literal, ParamSpec, Protocol, TypeAlias, TypedDict, TypeVar, Unpack
+from weakref import WeakSet
 
 from fastq.codec import PayloadDecoder, TaskSignature, read_signature
 from fastq.config import DEFAULT_QUEUE, check_name, check_seconds, check_task_name
@@ -42,7 +43,7 @@ class TaskOptions(TypedDict, total=False):
     executor: Executor
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Target:
     """What a producer has to know of a task. `signature` None: the function is not known in this program."""
 
@@ -151,8 +152,8 @@ class BoundTask(Generic[P]):
 
     def _warn_of_other_queue(self, options: Options) -> None:
         unique = options.unique
-        if unique is not None and unique.key is not None and self.name not in _warned_of_other_queue:
-            _warned_of_other_queue.add(self.name)
+        if unique is not None and unique.key is not None and self._target not in _warned_of_other_queue:
+            _warned_of_other_queue.add(self._target)
             _log.warning(
                 "task %r: its lock holds within one queue; enqueued to %r too, two jobs of one key can be in at once:"
                 " keep such a task in one queue",
@@ -164,7 +165,7 @@ class BoundTask(Generic[P]):
         return f"<{type(self).__name__} {self.name!r} in {self.queue!r}>"
 
 
-_warned_of_other_queue: set[str] = set()
+_warned_of_other_queue: WeakSet[Target] = WeakSet()
 
 
 class Task(BoundTask[P], Generic[P, R]):

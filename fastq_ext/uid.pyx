@@ -11,6 +11,7 @@ from fastq_ext.layout cimport UID_SIZE, load64
 cdef enum:
     POOL_SIZE = 4096    # one system call for 256 draws
     DRAW_SIZE = 16
+    STEP_BACK = 10_000  # ms; a clock set back by more has been corrected: uids shall not tell the wrong time until it catches up
 
 cdef unsigned char[POOL_SIZE] pool
 cdef size_t pool_used = POOL_SIZE
@@ -56,7 +57,7 @@ cdef int write_uid(unsigned char* into, uint64_t now_ms) except -1:
     # os.urandom lets other threads run, so it comes before the state is looked at: what follows is one step.
     while pool_used + DRAW_SIZE > POOL_SIZE:
         fill_pool()
-    if not seeded or now_ms > last_ms:
+    if not seeded or now_ms > last_ms or last_ms - now_ms > STEP_BACK:
         draw(now_ms)
     else:
         count_up()

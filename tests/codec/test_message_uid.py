@@ -27,12 +27,22 @@ def test_a_uid_is_a_uuid_of_version_7_made_at_its_time():
     assert uid.int >> 80 == moment
 
 
-@given(st.lists(st.integers(0, 1_700_000_000_000), min_size=2, max_size=200))
-def test_uids_grow_whatever_the_clock_does(times):
-    uids = [new_uid(moment) for moment in times]
+@given(st.integers(0, 1_700_000_000_000), st.lists(st.integers(0, 10_000), min_size=2, max_size=200))
+def test_uids_grow_however_the_clock_trembles(start, steps):
+    uids = [new_uid(start + step) for step in steps]
 
     assert all(earlier < later for earlier, later in itertools.pairwise(uids))
     assert {uuid.UUID(bytes=uid).version for uid in uids} == {7}
+
+
+def test_a_clock_that_was_set_back_is_followed():
+    moment = now()
+    ahead = [new_uid(moment + 3_600_000) for _ in range(2)]
+
+    corrected = [new_uid(moment) for _ in range(2)]
+
+    assert [uuid.UUID(bytes=uid).int >> 80 for uid in corrected] == [moment, moment]
+    assert len({*ahead, *corrected}) == 4
 
 
 def test_many_uids_of_one_millisecond_grow():

@@ -83,11 +83,10 @@ def test_children_are_recycled_after_their_jobs_and_each_job_runs_once(shop: Sho
 @pytest.mark.parametrize(("option", "why"), [("--max-age=1", "is 1 s old"), ("--max-rss=1", r"uses \d+ MiB of memory")])
 def test_children_are_recycled_by_age_and_by_memory(fleet: Start, option: str, why: str) -> None:
     running = fleet(option, processes=1)
-    (first,) = running.children()
 
-    running.program.wait_line(f"worker process {first} {why}: another one takes its place")
+    told = running.program.wait_line(rf"worker process (\d+) {why}: another one takes its place")
 
-    wait_gone(first)
+    wait_gone(int(told[1]))
     running.program.send(signal.SIGTERM)
     assert running.program.wait() == 0
 

@@ -52,11 +52,13 @@ def test_a_full_low_queue_delays_a_high_job_by_no_more_than_one_running_job(benc
     flood(bench, "low", 300, 0.2)
     bench.start(queues=["high", "low"], concurrency=1)
     bench.wait_started("low0")
-    waits = []
+    overtaken_by = []
     for number in range(5):
-        begun = time.monotonic()
         bench.task["note"].using(queue="high").enqueue(f"high{number}")
+        enqueued = time.monotonic_ns()
         bench.wait_ended(f"high{number}")
-        waits.append(next(run.started for run in bench.ledger.read().runs if run.key == f"high{number}") / 1e9 - begun)
+        runs = bench.ledger.read().runs
+        started = next(run.started for run in runs if run.key == f"high{number}")
+        overtaken_by.append(sum(enqueued < run.started < started for run in runs if run.key.startswith("low")))
 
-    assert max(waits) < 2 * 0.2, waits  # what ran, and what had just got its slot
+    assert max(overtaken_by) <= 1, overtaken_by  # one may just have got its slot

@@ -7,6 +7,6 @@ from pathlib import Path
 # after `pip install .` the packages in this folder are the ones that are not compiled.
 sys.path.append(str(Path(__file__).parent))
 
-import fastq_ext  # noqa: E402 - only now can it be found
+import fastq_ext  # only now can it be found
 
 fastq_ext.check_fresh()  # tests of extensions that are older than their sources would tell nothing

@@ -180,7 +180,7 @@ def test_the_hour_that_comes_twice_is_told_apart_by_its_fold(fold):
         range(3),
         {"a": 1}.keys(),
         int,
-        object(),
+        pytest.param(object(), id="object"),
         {(1,): 2},
         {Color.RED: 2},
         {dt.date(2024, 1, 1): 2},

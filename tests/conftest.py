@@ -42,6 +42,11 @@ def pytest_configure(config: pytest.Config) -> None:
     process.adopt_orphans()
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    return min((os.cpu_count() or 1) + 1, 8)  # tests wait more than they work, but those with time limits need some air
+
+
 def pytest_report_header(config: pytest.Config) -> str:
     return f"server: {_chosen(config) or 'none found'}"
 

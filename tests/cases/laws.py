@@ -63,23 +63,36 @@ def drained(client: redis.Redis, namespace: str, timeout: float = 20) -> None:
         time.sleep(0.02)
 
 
+# All keys at one moment: looked at one after another, a job that moves meanwhile could be missed everywhere.
+_LOOK = """
+local found = {}
+for _, key in ipairs(redis.call('KEYS', ARGV[1])) do
+    local kind, entries, pending = redis.call('TYPE', key).ok, 0, 0
+    if kind == 'stream' then
+        entries = redis.call('XLEN', key)
+        for _, group in ipairs(redis.call('XINFO', 'GROUPS', key)) do pending = pending + group[6] end
+    end
+    found[#found + 1] = {key, kind, entries, pending, redis.call('TTL', key)}
+end
+return found
+"""
+
+
 def what_is_left(client: redis.Redis, namespace: str) -> dict[str, object]:
     """What an idle queue would not hold, by key."""
     left: dict[str, object] = {}
-    for key in client.scan_iter(match=f"{namespace}:*", count=1000):
+    for key, kind, entries, pending, ttl in client.eval(_LOOK, 0, f"{namespace}:*"):
         if key == f"{namespace}:queues".encode():
             continue
         match = QUEUE_KEY.fullmatch(key)
         assert match, f"a key of no queue: {key!r}"
         name, rest = match["rest"].split(b":")[0].decode(), match["rest"]
         if name in ("stream", "front", "suspects"):
-            entries = client.xlen(key)
-            pending = client.xpending(key, "fastq")["pending"] if client.xinfo_groups(key) else 0
             if entries or pending:
                 left[rest.decode()] = {"entries": entries, "pending": pending}
         elif name in ("scheduled", "unique", "id", "pending", "parked", "parking", "progress", "cancelled", "held", "wake"):
-            left[repr(rest)] = client.type(key).decode()
-        elif name not in LASTING and client.ttl(key) == -1:
+            left[repr(rest)] = kind.decode()
+        elif name not in LASTING and ttl == -1:
             left[repr(rest)] = "without a TTL"
     return left
 

@@ -26,6 +26,7 @@ from fastq.keys import queue_keys
 from tests.support.ledger import Ledger, Reading
 from tests.support.process import Child, script, wait_until
 from tests.support.servers import Server
+from tests.unique.stage import idle
 
 ACCOUNTS, PRODUCERS, PROCESSES, WORKERS = 50, 20, 2, 2
 CHANGES = "FASTQ_TEST_CHANGES"
@@ -129,11 +130,7 @@ def run(url: str, namespace: str, folder: Path, client: redis.Redis, *, seconds:
         for producer in producers:
             producer.wait_line("produced", 60)
 
-        def done() -> bool:
-            left = client.exists(keys.pending, keys.scheduled, keys.parking)
-            return not left and not any(client.xlen(stream) for stream in (keys.stream, keys.front, keys.suspects))
-
-        wait_until(done, 60)
+        wait_until(lambda: idle(client, keys), 60)
     finally:
         for child in (*workers, *producers):
             child.close()

@@ -68,6 +68,14 @@ class Run:
         wait_until(lambda: self.ended is not None, timeout)
 
 
+def idle(client: redis.Redis, keys: QueueKeys) -> bool:
+    """Whether a queue has no job that waits, runs or is left for later."""
+    at_once = client.pipeline()  # a job that moves meanwhile could be missed everywhere
+    for stream in (keys.stream, keys.front, keys.suspects):
+        at_once.xlen(stream)
+    return not any(at_once.exists(keys.pending, keys.parking, keys.scheduled).execute())
+
+
 class Stage:
     """An app on a server, its tasks and what they do."""
 
@@ -156,16 +164,7 @@ class Stage:
 
     def wait_settled(self, timeout: float = 10) -> None:
         """Wait until the queues are empty and nothing is left for later."""
-
-        def settled() -> bool:
-            for queue in QUEUES:
-                keys = self.keys(queue)
-                left = (self.client.xlen(keys.stream), self.client.xlen(keys.front), self.client.xlen(keys.suspects))
-                if any(left) or self.client.exists(keys.pending, keys.parking, keys.scheduled):
-                    return False
-            return True
-
-        wait_until(settled, timeout)
+        wait_until(lambda: all(idle(self.client, self.keys(queue)) for queue in QUEUES), timeout)
 
     def stats(self, queue: str = "default") -> Counter[str]:
         """The counters of a queue."""

@@ -54,7 +54,7 @@ cdef enum:
     EXPIRES_FLAG = 2
     EXTRAS_FLAG = 8
 
-cdef double TURN = 0.002        # seconds that jobs may run before the event loop gets its turn
+cdef double TURN = 0.001        # seconds that jobs may run before the event loop gets its turn
 
 _current = contextvars.ContextVar("fastq_current_run")
 

@@ -32,10 +32,11 @@ cdef class Slot:
     cdef object waiter                  # the future that an idle slot waits for
     cdef bint suspended                 # the job has given way to the event loop at least once
     cdef bint removed                   # the runner counts on it no more
+    cdef double left                    # when its last job ended, on the monotonic clock; 0: that was not looked at
 
     cdef object step(self, object error)
     cdef object drive(self, object error)
-    cdef int begin(self, Holding holding, Entry entry, int place, bytes changed) except -1
+    cdef int begin(self, Holding holding, Entry entry, int place, bytes changed, double now) except -1
     cdef object leave(self)
     cdef bint stained(self)
 
@@ -60,7 +61,7 @@ cdef class Runner:
     cdef double turn_ends               # when the loop has to get its turn
     cdef bint turn_on
 
-    cdef bint next_job(self, Slot slot) except -1
+    cdef bint next_job(self, Slot slot, double now) except -1
     cdef bint must_ask(self, Holding holding, Frame frame, int place)
     cdef int wake(self, int most) except -1
     cdef bint out_of_turn(self, double now) except -1

@@ -180,22 +180,24 @@ cdef class Slot:
     cdef object step(self, object error):
         """Goes on until there is something to wait for, which is returned; StopIteration ends the slot."""
         cdef Runner runner = self.runner
-        cdef double now
+        cdef double now = 0     # one look at the clock serves the end of a job and the begin of the next; 0: look again
         self.waiter = None
         while True:
             if self.coroutine is None:
                 if runner.stopping or self.removed:
                     raise StopIteration
-                now = monotonic()
+                if now == 0:
+                    now = monotonic()
                 if runner.out_of_turn(now):
                     return None
-                if now > runner.start_until or not runner.next_job(self):
+                if now > runner.start_until or not runner.next_job(self, now):
                     self.waiter = runner.loop.create_future()
                     self.waiter._asyncio_future_blocking = True
                     runner.idle.append(self)
                     runner.on_room()
                     return self.waiter
                 if self.coroutine is None:
+                    now = 0
                     continue
             waits_for = self.drive(error)
             error = None
@@ -205,6 +207,7 @@ cdef class Slot:
                     self.suspended = True
                     runner.wake(4)
                 return waits_for
+            now = self.left
             if self.stained():
                 runner.stain(self)
                 raise StopIteration
@@ -250,7 +253,7 @@ cdef class Slot:
             run.holding.succeed(run.entry, run.place, run.line)
         return None
 
-    cdef int begin(self, Holding holding, Entry entry, int place, bytes changed) except -1:
+    cdef int begin(self, Holding holding, Entry entry, int place, bytes changed, double now) except -1:
         """Starts the coroutine of a job; leaves none when the job cannot be started."""
         cdef Runner runner = self.runner
         cdef Frame frame = entry.frame
@@ -262,7 +265,7 @@ cdef class Slot:
             return 0
         cdef Run run = Run.__new__(Run)
         run.holding, run.entry, run.place, run.line, run.slot = holding, entry, place, line, self
-        run.begun = monotonic()
+        run.begun = now
         run.timeout = line.timeout
         try:
             if message_flags(frame, place) & EXTRAS_FLAG:
@@ -297,8 +300,10 @@ cdef class Slot:
             self.runner.running -= 1
         self.runner.finished += 1
         cdef double took
+        self.left = 0
         if not run.waits:
-            took = monotonic() - run.begun
+            self.left = monotonic()
+            took = self.left - run.begun
             run.line.took(took)
             if run.line.runs is not None:
                 run.line.runs.add(took)
@@ -373,7 +378,7 @@ cdef class Runner:
         return [slot.run for slot in self.slots if slot.run is not None and slot.suspended and slot.run.timeout > 0
                 and not slot.run.waits and slot.run.reason is None and now - slot.run.begun > slot.run.timeout]
 
-    cdef bint next_job(self, Slot slot) except -1:
+    cdef bint next_job(self, Slot slot, double now) except -1:
         cdef Holding holding
         cdef Entry entry
         cdef Line line
@@ -404,7 +409,7 @@ cdef class Runner:
                         continue
                     if self.in_turn and entry.next >= entry.frame.count:
                         self.holdings.append(self.holdings.pop(at))
-                slot.begin(holding, entry, place, changed)
+                slot.begin(holding, entry, place, changed, now)
                 return True
         return False
 

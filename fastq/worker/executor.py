@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import random
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -25,7 +26,7 @@ _log = logging.getLogger("fastq.worker")
 NO_RESULT_MS = 60_000  # that the word of a success without a result is kept; the job's record outlives it
 MAX_KEPT = 65536  # bytes of a corrupt frame that are kept
 UNKNOWN_GRACE_MS = 3_600_000  # a job whose task or message version nobody here knows is given back for so long
-UNKNOWN_DELAYS_MS = (1000, 2000, 5000, 10_000, 30_000, 60_000)
+UNKNOWN_DELAYS_MS = (1000, 2000, 5000, 10_000, 30_000)
 
 
 class Executor:
@@ -176,7 +177,9 @@ class Executor:
             return
         step = sum(waited > 2 * delay for delay in UNKNOWN_DELAYS_MS[:-1])
         _log.warning("queue=%s uid=%s %s is not known here: given back", holding.keys.queue, message.uid.hex(), what)
-        holding.end(entry, place, ("retry", now + UNKNOWN_DELAYS_MS[step], _with_unknown_since(message, since)))
+        # By chance, or the same worker could be the first to see it, time after time.
+        due = now + int(UNKNOWN_DELAYS_MS[step] * random.uniform(0.5, 1))
+        holding.end(entry, place, ("retry", due, _with_unknown_since(message, since)))
 
 
 def _fields(holding: Holding, message: Message) -> dict[str, Any]:

@@ -102,6 +102,7 @@ def test_a_server_that_was_frozen_for_longer_than_the_lease_takes_no_worker_for_
 
 
 @pytest.mark.cases
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize(("lease", "within"), [(10.0, 12.0), (2.0, 3.0)], ids=["default settings", "lease=2"])
 def test_a_killed_workers_job_runs_elsewhere_soon(make_site: Callable[..., Site], lease: float, within: float) -> None:
     """Twenty kills of one of two independent workers, 95 % of them within the lease and a little."""

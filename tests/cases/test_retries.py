@@ -30,6 +30,7 @@ app.worker(queues=["default"]).run()
 
 
 @pytest.mark.cases
+@pytest.mark.timeout(300)
 def test_c45_a_task_that_an_old_worker_does_not_know_waits_for_a_new_one(site: Site) -> None:
     """A rolling deploy: given back with a bounded backoff, not counted as attempts, their locks kept."""
     told = {"url": site.server.url, "namespace": site.namespace, "lease": site.lease}
@@ -42,12 +43,12 @@ def test_c45_a_task_that_an_old_worker_does_not_know_waits_for_a_new_one(site: S
     wait_until(lambda: len(site.log_lines("'b' is not known here: given back")) >= 20)
     begun, used = time.monotonic(), len(site.log_lines("given back"))
     time.sleep(1)
-    assert len(site.log_lines("given back")) - used <= 25 * (time.monotonic() - begun)  # each once a second at first
+    assert len(site.log_lines("given back")) - used <= 50 * (time.monotonic() - begun)  # each twice a second at most
 
     new = script(UNKNOWN_TASK, json.dumps({**told, "knows_b": True}), env=site.ledger.environment)
     site.workers += site.ready(new)
 
-    site.wait_ended(*site.accepted, timeout=100)  # one that the old worker gets again waits for twice as long
+    site.wait_ended(*site.accepted, timeout=200)  # one that the old worker gets again waits for twice as long
     reading = site.assert_laws()
     assert {run.pid for run in reading.runs} == {new.pid}
 

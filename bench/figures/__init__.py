@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bench.figure import Figure
-from bench.figures import clients, codec, drain, enqueue, hashing, latency, memory, server
+from bench.figures import clients, codec, drain, enqueue, fleet, hashing, latency, memory, server
 
 ALL: list[Figure] = [
     *codec.FIGURES,
@@ -14,4 +14,5 @@ ALL: list[Figure] = [
     *server.FIGURES,
     *latency.FIGURES,
     *memory.FIGURES,
+    *fleet.FIGURES,
 ]

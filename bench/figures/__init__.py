@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bench.figure import Figure
-from bench.figures import clients, codec, drain, enqueue, fleet, hashing, latency, memory, server
+from bench.figures import clients, codec, drain, enqueue, fleet, hashing, latency, memory, scale, server
 
 ALL: list[Figure] = [
     *codec.FIGURES,
@@ -15,4 +15,5 @@ ALL: list[Figure] = [
     *latency.FIGURES,
     *memory.FIGURES,
     *fleet.FIGURES,
+    *scale.FIGURES,
 ]

@@ -1,0 +1,93 @@
+"""What a job costs when there are many of them, many workers, or a worker has run for long: it should be the same."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+from bench import producers
+from bench.children import Child, call
+from bench.figure import Figure
+from bench.meter import Meter
+from bench.stage import DRAIN_TIMEOUT, Stage
+from bench.tasks import noop
+
+MANY, FEW = 5_000_000, 200_000  # jobs that wait
+SHARE = 100_000  # of them, while which are run the server is looked at
+CROWD = 64  # workers
+LONG = 10_000_000  # jobs of one worker
+
+
+def _fill(stage: Stage, jobs: int) -> None:
+    stage.clear()
+    call(producers.bulk, stage.url, task=noop.name, jobs=jobs)
+
+
+def _server_beside(stage: Stage, waiting: int) -> float:
+    """Microseconds of the server for a job that one worker runs while so many wait."""
+    _fill(stage, max(waiting, 2 * SHARE))
+    with Meter() as meter, stage.worker(meter) as worker:
+        meter.wait(lambda: meter.done > 0, alive=worker.check, timeout=DRAIN_TIMEOUT)
+        cpu, done = stage.cpu_seconds(), meter.done
+        meter.wait(lambda: meter.done >= done + SHARE, alive=worker.check, timeout=DRAIN_TIMEOUT)
+        return (stage.cpu_seconds() - cpu) / (meter.done - done) * 1e6
+
+
+def _many(stage: Stage) -> float:
+    return _server_beside(stage, stage.jobs(MANY))
+
+
+def _few(stage: Stage) -> float:
+    return _server_beside(stage, FEW)
+
+
+def _server_of(stage: Stage, workers: int) -> float:
+    """Microseconds of the server for a job that waits for one of so many workers."""
+    stage.clear()
+    jobs = stage.jobs(1_000_000)
+    with contextlib.ExitStack() as stack:
+        meters = [stack.enter_context(Meter()) for _ in range(workers)]
+        children: list[Child] = [stack.enter_context(stage.worker(meter)) for meter in meters]
+
+        def alive() -> None:
+            for child in children:
+                child.check()
+
+        meters[0].wait(lambda: stage.workers() == workers, alive=alive, timeout=DRAIN_TIMEOUT)
+        call(producers.bulk, stage.url, task=noop.name, jobs=1000)
+        meters[0].wait(lambda: not stage.waiting_entries(), alive=alive, timeout=DRAIN_TIMEOUT)
+        cpu = stage.cpu_seconds()
+        call(producers.bulk, stage.url, task=noop.name, jobs=jobs)
+        meters[0].wait(lambda: not stage.waiting_entries(), alive=alive, timeout=DRAIN_TIMEOUT)
+        return (stage.cpu_seconds() - cpu) / jobs * 1e6
+
+
+def _crowd(stage: Stage) -> float:
+    return _server_of(stage, CROWD)
+
+
+def _alone(stage: Stage) -> float:
+    return _server_of(stage, 1)
+
+
+def _worker_growth(stage: Stage) -> float:
+    """Bytes by which a worker grows per job, from the first tenth of very many on."""
+    jobs = stage.jobs(LONG)
+    _fill(stage, jobs)
+    with Meter() as meter, stage.worker(meter) as worker:
+        meter.wait(lambda: meter.done >= jobs // 10, alive=worker.check, timeout=DRAIN_TIMEOUT)
+        before, done = _resident_bytes(worker.pid), meter.done
+        meter.wait(lambda: not stage.waiting_entries(), alive=worker.check, timeout=DRAIN_TIMEOUT)
+        return (_resident_bytes(worker.pid) - before) / (jobs - done)
+
+
+def _resident_bytes(pid: int) -> int:
+    [line] = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmRSS:")]
+    return int(line.split()[1]) * 1024
+
+
+FIGURES = [
+    Figure("server, 5,000,000 wait", "us/job", _many, _few, less_is_better=True, bounds={6: 1.25}, once=True, steady=False),
+    Figure("server, 64 workers", "us/job", _crowd, _alone, less_is_better=True, bounds={6: 1.25}, once=True, steady=False),
+    Figure("memory of a worker", "B/job", _worker_growth, less_is_better=True, bounds={6: 0.5}, once=True, steady=False),
+]

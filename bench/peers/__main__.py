@@ -1,7 +1,7 @@
 """fastq beside other task queues on one private server, in turn.
 
     python -m bench.peers                                 all of them, medians of five
-    python -m bench.peers --only ardiq mayu blitzq        these, and fastq
+    python -m bench.peers --only ardiq mayu blitzq        these, and fastq (a quarter of an hour)
     python -m bench.peers --figures drain_1 --runs 3
     python -m bench.peers --json peers.json               with the value of each run
 
@@ -31,9 +31,9 @@ FIGURES = [figure for load in LOADS for figure in load.figures]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; its exit code, which tells nothing of what was measured."""
-    names = [system.name for system in PEERS]
+    names = ", ".join(dict.fromkeys(system.name.split()[0] for system in PEERS))
     parser = argparse.ArgumentParser("python -m bench.peers", description="fastq beside other task queues on one server")
-    parser.add_argument("--only", nargs="+", metavar="NAME", help=f"these peers, by a part of their names: {', '.join(names)}")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help=f"these, and fastq: {names}")
     parser.add_argument("--figures", nargs="+", metavar="NAME", help=f"of {', '.join(figure.name for figure in FIGURES)}")
     parser.add_argument("--runs", type=int, default=5, help="how often each is measured (default: 5)")
     parser.add_argument("--scale", type=float, default=1.0, help="share of the load, for a quick look (default: 1)")
@@ -42,11 +42,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, help="a file to write all values to")
     given = parser.parse_args(arguments)
     environment.refuse_unfit_builds()
+    if unknown := set(given.figures or ()) - {figure.name for figure in FIGURES}:
+        parser.error(f"there is no figure {', '.join(sorted(unknown))}")
+    if unknown := set(given.only or ()) - {part for system in (FASTQ, *PEERS) for part in _names(system)}:
+        parser.error(f"there is no system {', '.join(sorted(unknown))}")
     loads = [load for load in LOADS if not given.figures or any(figure.name in given.figures for figure in load.figures)]
     figures = [figure for load in loads for figure in load.figures]
-    peers = [system for system in PEERS if not given.only or any(part in system.name for part in given.only)]
-    if not loads or (not peers and given.only != [FASTQ.name]):
-        parser.error("there is no such figure, or no such peer; see --help")
+    peers = [system for system in PEERS if not given.only or _names(system) & set(given.only)]
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # whatever was started is ended then, too
     print(*environment.lines(), sep="\n", flush=True)
@@ -63,6 +65,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.json:
         given.json.write_text(json.dumps(_as_json(results, figures, given), indent=1, ensure_ascii=False) + "\n")
     return 0
+
+
+def _names(system: System) -> set[str]:
+    """What it is called by: its name, and the first word of it, which it shares with its other modes."""
+    return {system.name, system.name.split()[0]}
 
 
 def _installed(system: System, home: Path) -> Result:

@@ -13,9 +13,9 @@ import inspect
 import json
 import os
 import sys
-import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -109,11 +109,8 @@ def _in_flight(producer: Producer, task: str, jobs: int, callers: int, warm: boo
             for number in numbers[first :: producer.threads]:
                 one(task, number)
 
-        threads = [threading.Thread(target=part, args=(first,)) for first in range(producer.threads)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(producer.threads) as pool:
+            list(pool.map(part, range(producer.threads)))  # raises what a thread has raised
 
     return _timed(producer, enqueue, jobs, warm)
 

@@ -44,11 +44,11 @@ def install(system: System, home: Path) -> Installed:
     """A system in its environment below `home`, which is made now if there is none. Raises Unavailable."""
     if not system.packages:  # fastq, as it was found by whoever measures
         path = os.pathsep.join(filter(None, [*sys.path, ROOT]))
-        return _look(system, sys.executable, ("redis", "hiredis", "msgspec", "uvloop"), path)
+        return _look(system, sys.executable, ["redis", "hiredis", "msgspec", "uvloop"], path)
     base = _find_python(system.python)
     if base is None:
         raise Unavailable("it needs Python {}.{}, which is not here".format(*system.python))
-    folder = home / f"{system.packages[0]}-{_version_of(base)}"
+    folder = home / f"{system.distributions[0]}-{_version_of(base)}"
     python = str(folder / "bin" / "python")
     if not _is_made_of(folder, system.packages):
         print(f"installing {', '.join(system.packages)} in {folder}", file=sys.stderr, flush=True)
@@ -56,18 +56,18 @@ def install(system: System, home: Path) -> Installed:
         _run([base, "-m", "venv", str(folder)])
         _run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *system.packages])
         (folder / _MADE).write_text(json.dumps(system.packages))
-    return _look(system, python, system.packages, "")
+    return _look(system, python, system.distributions, "")
 
 
 def _is_made_of(folder: Path, packages: tuple[str, ...]) -> bool:
     try:
-        return json.loads((folder / _MADE).read_text()) == list(packages)
+        return bool(json.loads((folder / _MADE).read_text()) == list(packages))
     except (OSError, ValueError):
         return False
 
 
-def _look(system: System, python: str, packages: tuple[str, ...], path: str) -> Installed:
-    output = _run([python, "-P", "-c", _LOOK, *packages], path)
+def _look(system: System, python: str, distributions: list[str], path: str) -> Installed:
+    output = _run([python, "-P", "-c", _LOOK, *distributions], path)
     return Installed(system, python, path, *json.loads(output))
 
 

@@ -127,9 +127,9 @@ LOADS = (
     Load(
         "lone",
         (
-            Figure("lone", "lone: drain 1", "jobs/s"),
-            Figure("lone_server_us", "server us", "us/job", less_is_better=True),
-            Figure("lone_bytes", "bytes", "bytes/job", less_is_better=True),
+            Figure("lone", "lone drain 1", "jobs/s"),
+            Figure("lone_server_us", "lone us", "us/job", less_is_better=True),
+            Figure("lone_bytes", "lone bytes", "bytes/job", less_is_better=True),
         ),
         _lone,
     ),

@@ -52,7 +52,7 @@ class Place:
         """Empty the server, of scripts and functions too."""
         self._redis.flushall()
         self._redis.script_flush()
-        self._redis.execute_command("FUNCTION FLUSH")
+        self._redis.function_flush()
         if self._aof:
             self._redis.bgrewriteaof()
             while self._is_rewriting():

@@ -33,7 +33,7 @@ class Result:
         """The system's own; "here" is the fastq of this Python."""
         if self.installed is None:
             return NONE
-        return self.installed.versions[self.system.packages[0]] if self.system.packages else "here"
+        return self.installed.versions[self.system.distributions[0]] if self.system.packages else "here"
 
     def as_json(self, figures: Iterable[Figure]) -> dict[str, Any]:
         """All of it, plain."""
@@ -79,7 +79,7 @@ def tables(results: Sequence[Result], figures: Sequence[Figure]) -> str:
     own, *peers = results
     if peers:
         parts += ["fastq divided by each (server us, bytes, ms: below 1 is less).", _aligned(_ratio_rows(own, peers, figures))]
-    if notes := [f"{result.system.name}, {what}: {why}" for result in results for what, why in result.failures.items()]:
+    if notes := [note for result in results for note in _notes(result)]:
         parts.append("\n".join(["Failed:", *notes]))
     parts.append("\n".join(["Settings:", *(_settings(result) for result in results)]))
     return "\n\n".join(parts)
@@ -89,15 +89,27 @@ def _ratio_rows(own: Result, peers: Iterable[Result], figures: Sequence[Figure])
     rows = [["fastq /", *(figure.heading for figure in figures)]]
     for peer in peers:
         found = ratios(own, peer, figures)
-        rows.append([peer.system.name, *(f"{found[f.name]:.3g}" if f.name in found else NONE for f in figures)])
+        rows.append([peer.system.name, *(_short(found.get(figure.name)) for figure in figures)])
     return rows
 
 
 def _cell(result: Result, figure: Figure) -> str:
     median = result.median(figure)
-    if median is None:
-        return "failed" if figure.name in result.failures else NONE
-    return f"{median:,.0f}" if median >= 100 else f"{median:.3g}"
+    return "failed" if median is None and figure.name in result.failures else _short(median)
+
+
+def _short(value: float | None) -> str:
+    if value is None:
+        return NONE
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _notes(result: Result) -> list[str]:
+    """A line for each reason, with what failed for it."""
+    whats: dict[str, list[str]] = {}
+    for what, why in result.failures.items():
+        whats.setdefault(why, []).append(what)
+    return [f"{result.system.name}, {', '.join(found)}: {why}" for why, found in whats.items()]
 
 
 def _settings(result: Result) -> str:

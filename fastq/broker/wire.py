@@ -10,6 +10,7 @@ import os
 import select
 import socket
 import struct
+import sys
 import time
 from collections import deque
 from typing import Any
@@ -19,6 +20,8 @@ import hiredis
 from fastq.broker import opening
 
 _READ_BYTES = 1 << 18
+_LOOK_OUT = 0.0002  # seconds of looking for an answer before the thread sleeps
+_SLEEPS = 50  # answers for which it sleeps at once, after one that took longer
 
 
 class WireLost(ConnectionError):
@@ -39,6 +42,9 @@ class SyncWire:
         self._poll.register(self._socket, select.POLLIN)
         self._reader: Any = hiredis.Reader(notEnoughData=_NOTHING)
         self._buffer = bytearray(_READ_BYTES)
+        # Answers to sleep for without a look before. On one core the server could not work meanwhile; other kinds of sockets may
+        # hold an answer that poll() does not see, or belong to a loop of their own.
+        self._sleeps = 0 if self._kernel_times and (os.cpu_count() or 1) > 1 else sys.maxsize
 
     def send(self, data: bytes) -> None:
         """Send packed commands. Raises WireLost."""
@@ -66,6 +72,10 @@ class SyncWire:
         """The next reply; an error of the server is returned as a `hiredis.ReplyError`. Raises WireLost."""
         reader = self._reader
         while (reply := self._parsed()) is _NOTHING:
+            if self._sleeps:
+                self._sleeps -= 1
+            else:
+                self._look_out()
             try:
                 n = self._socket.recv_into(self._buffer)
             except (TimeoutError, BlockingIOError) as error:
@@ -76,6 +86,17 @@ class SyncWire:
                 raise WireLost("the server closed the connection")
             reader.feed(self._buffer, 0, n)
         return reply
+
+    def _look_out(self) -> None:
+        """Look for the answer for a moment before going to sleep: to be woken takes longer than most answers do.
+
+        Where it does not come so soon (a server far away, a busy machine), the next answers are slept for at once.
+        """
+        poll, until = self._poll.poll, time.perf_counter() + _LOOK_OUT
+        while not poll(0):
+            if time.perf_counter() > until:
+                self._sleeps = _SLEEPS
+                return
 
     def _parsed(self) -> Any:
         try:

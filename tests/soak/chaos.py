@@ -17,6 +17,7 @@ class Harm:
     """What happened: kinds with how often, and by process when it was killed or was stopped for about a lease or longer."""
 
     events: Counter[str] = field(default_factory=Counter)
+    moments: list[tuple[int, str]] = field(default_factory=list)  # all of it in order: CLOCK_MONOTONIC ns, what
     killed: dict[int, int] = field(default_factory=dict)  # pid -> CLOCK_MONOTONIC ns
     stopped: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
 
@@ -41,7 +42,9 @@ class Chaos:
             self._wake(now)
             event = self._chance.choice(events)
             self.harm.events[event.__name__] += 1
+            self._note(event.__name__)
             event()
+            self._note(f"{event.__name__}, over")
             time.sleep(self._chance.uniform(0.2, self._lease))
         self._wake(float("inf"))
 
@@ -49,6 +52,7 @@ class Chaos:
         """SIGKILL of a worker, another one starts."""
         victim = self._victim()
         if victim is not None:
+            self._note(f"kill {victim.pid}")
             self._count(victim)
             victim.kill()
             self._replace(victim)
@@ -57,6 +61,7 @@ class Chaos:
         """SIGTERM of a worker, another one starts at once; it hands back what it has."""
         victim = self._victim()
         if victim is not None:
+            self._note(f"terminate {victim.pid}")
             victim.send(signal.SIGTERM)
             self._replace(victim)
 
@@ -64,6 +69,7 @@ class Chaos:
         """SIGSTOP of a worker, for up to two and a half leases."""
         victim = self._victim()
         if victim is not None:
+            self._note(f"stop {victim.pid}")
             victim.send(signal.SIGSTOP)
             wait_stopped(victim.pid)
             now = time.monotonic()
@@ -93,12 +99,16 @@ class Chaos:
         self._workers.remove(worker)
         self._workers.append(self._start())
 
+    def _note(self, what: str) -> None:
+        self.harm.moments.append((time.monotonic_ns(), what))
+
     def _count(self, victim: Child) -> None:
         self.harm.killed[victim.pid] = time.monotonic_ns()
 
     def _wake(self, now: float) -> None:
         for worker, (at, since) in list(self._asleep.items()):
             if at <= now:
+                self._note(f"continue {worker.pid}")
                 worker.send(signal.SIGCONT)
                 self.harm.stopped.setdefault(worker.pid, []).append((since, time.monotonic_ns()))
                 del self._asleep[worker]

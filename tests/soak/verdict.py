@@ -28,6 +28,7 @@ class Verdict:
     repeats_explained: int = 0
     runs: int = 0
     recoveries: list[float] = field(default_factory=list)  # seconds
+    stories: list[str] = field(default_factory=list)  # of what should not have run again
 
     @property
     def good(self) -> bool:
@@ -37,6 +38,7 @@ class Verdict:
         for name in ("lost", "unexpected", "repeated", "overlapping"):
             found: set[str] = getattr(self, name)
             yield f"{name}: {len(found)}{''.join(f' {label}' for label in sorted(found)[:10])}"
+        yield from self.stories
         yield f"dead: {self.dead}"
         yield f"late settles accepted: {self.late_settles}"
         yield f"locks, ids, entries, pending left: {self.left or 0}"
@@ -68,7 +70,22 @@ def judge(
     # A settle that counts although its job was another's by then counts a success twice.
     verdict.late_settles = max(0, succeeded - len(done))
     verdict.recoveries = list(_recoveries(harm, by_label))
+    for label in sorted(verdict.repeated | verdict.overlapping)[:5]:
+        verdict.stories += [label, *_story(by_label[label], harm)]
     return verdict
+
+
+def _story(runs: list[Run], harm: Harm) -> Iterator[str]:
+    """What happened around the runs of a job, by seconds since the first of them."""
+    begun = min(run.started for run in runs)
+    ended = max(run.ended or run.started for run in runs)
+    told = [(at, what) for at, what in harm.moments if begun - 10e9 < at < ended + 3e9]
+    for run in runs:
+        told.append((run.started, f"attempt {run.attempt} begins in {run.pid}"))
+        if run.ended is not None:
+            told.append((run.ended, f"attempt {run.attempt} ends in {run.pid}"))
+    for at, what in sorted(told):
+        yield f"  {(at - begun) / 1e9:8.2f} s  {what}"
 
 
 def _succeeded(runs: Iterable[Run], failures: int | None) -> bool:

@@ -26,17 +26,19 @@ cdef class Run:
 cdef class Slot:
     cdef readonly Runner runner
     cdef public object task             # the asyncio task that awaits this slot
+    cdef object cancelling              # of that task
     cdef readonly Run run               # the job in it
     cdef object coroutine               # of that job
     cdef object context                 # of that job: a fresh copy for each
     cdef object waiter                  # the future that an idle slot waits for
+    cdef bint entered                   # that context is the current one already
     cdef bint suspended                 # the job has given way to the event loop at least once
     cdef bint removed                   # the runner counts on it no more
     cdef double left                    # when its last job ended, on the monotonic clock; 0: that was not looked at
 
     cdef object step(self, object error)
     cdef object drive(self, object error)
-    cdef int begin(self, Holding holding, Entry entry, int place, bytes changed, double now) except -1
+    cdef int begin(self, Holding holding, Entry entry, int place, Line line, bytes changed, double now) except -1
     cdef object leave(self)
     cdef bint stained(self)
 
@@ -62,6 +64,6 @@ cdef class Runner:
     cdef bint turn_on
 
     cdef bint next_job(self, Slot slot, double now) except -1
-    cdef bint must_ask(self, Holding holding, Frame frame, int place)
+    cdef bint must_ask(self, Holding holding, Frame frame, int place, Line line)
     cdef int wake(self, int most) except -1
     cdef bint out_of_turn(self, double now) except -1

@@ -87,6 +87,11 @@ cdef inline bint tells_of_lock(Frame frame, int place) noexcept:
     return asks_for_lock(frame, place) or (message_lock_key_size(frame, place) and message_policy(frame, place) & 3 == 3)
 
 
+cdef inline Line known_line(Holding holding, Frame frame, int place):
+    """The job's task; None when that, or the version of its message, is not known here."""
+    return holding.line_of(frame, place) if message_version(frame, place) == 1 else None
+
+
 cdef inline uint64_t ready_ms(Run run) except? 0:
     """From when on a job could have run, ms since 1970: its enqueue, or the end of its delay."""
     if message_flags(run.entry.frame, run.place) & DUE_FLAG:
@@ -94,6 +99,7 @@ cdef inline uint64_t ready_ms(Run run) except? 0:
     return message_enqueued_ms(run.entry.frame, run.place)
 
 
+@cython.no_gc  # a slot lets go of its run, and so no cycle lasts
 @cython.freelist(256)
 cdef class Run:
     """One attempt of a job."""
@@ -218,7 +224,9 @@ cdef class Slot:
         cdef Run run = self.run
         cdef Runner runner = self.runner
         cdef int how = 1
-        PyContext_Enter(self.context)
+        if not self.entered:
+            PyContext_Enter(self.context)
+        self.entered = False
         try:
             if error is None:
                 how = PyIter_Send(self.coroutine, None, &result)
@@ -253,13 +261,10 @@ cdef class Slot:
             run.holding.succeed(run.entry, run.place, run.line)
         return None
 
-    cdef int begin(self, Holding holding, Entry entry, int place, bytes changed, double now) except -1:
+    cdef int begin(self, Holding holding, Entry entry, int place, Line line, bytes changed, double now) except -1:
         """Starts the coroutine of a job; leaves none when the job cannot be started."""
         cdef Runner runner = self.runner
         cdef Frame frame = entry.frame
-        cdef Line line = None
-        if message_version(frame, place) == 1:
-            line = holding.line_of(frame, place)
         if line is None:
             runner.lost(entry, place, None)
             return 0
@@ -283,12 +288,14 @@ cdef class Slot:
         try:
             Py_DECREF(PyContextVar_Set(_current, run))
             coroutine = PyObject_Call(line.call, args, <PyObject*>kwargs if kwargs is not None else NULL)
-        except Exception as error:
+        except BaseException as error:
+            PyContext_Exit(context)
+            if not isinstance(error, Exception):
+                raise
             # Nothing of the function has run: its arguments do not fit.
             runner.lost(entry, place, error)
             return 0
-        finally:
-            PyContext_Exit(context)
+        self.entered = True     # `drive` follows at once
         self.run, self.coroutine, self.context, self.suspended = run, coroutine, context, False
         runner.running += 1
         return 0
@@ -313,7 +320,11 @@ cdef class Slot:
 
     cdef bint stained(self):
         """Whether the slot's task was left with a cancellation that would hit the next job."""
-        return self.task is not None and self.task.cancelling() > 0
+        if self.cancelling is None:
+            if self.task is None:
+                return False
+            self.cancelling = self.task.cancelling
+        return self.cancelling() > 0
 
 
 cdef class Runner:
@@ -391,6 +402,7 @@ cdef class Runner:
                 if holding.cleared:
                     entry, place, changed = holding.cleared.popleft()
                     holding.ready -= 1
+                    line = known_line(holding, entry.frame, place)
                 else:
                     entry = holding.queue[0]
                     place = entry.next
@@ -402,27 +414,26 @@ cdef class Runner:
                         if place >= entry.frame.count:
                             continue
                     holding.ready -= 1
-                    if self.must_ask(holding, entry.frame, place):
+                    line = known_line(holding, entry.frame, place)
+                    if self.must_ask(holding, entry.frame, place, line):
                         holding.asking.append((entry, place))
                         if len(holding.asking) == 1:
                             holding.on_asking()
                         continue
                     if self.in_turn and entry.next >= entry.frame.count:
                         self.holdings.append(self.holdings.pop(at))
-                slot.begin(holding, entry, place, changed, now)
+                slot.begin(holding, entry, place, line, changed, now)
                 return True
         return False
 
-    cdef bint must_ask(self, Holding holding, Frame frame, int place):
+    cdef bint must_ask(self, Holding holding, Frame frame, int place, Line line):
         """Whether the server has to be asked before the job starts; what cannot be started is not asked for."""
-        cdef Line line
         if message_version(frame, place) != 1:
             return False
         if holding.gate or message_flags(frame, place) & (TRACKED_FLAG | EXPIRES_FLAG):
             return True
         if asks_for_lock(frame, place) or (message_lock_key_size(frame, place) and message_attempt(frame, place) > 1):
             return True
-        line = holding.line_of(frame, place)
         return line is not None and line.asks
 
     cdef int wake(self, int most) except -1:

@@ -36,6 +36,12 @@ class FleetOf:
             raise AssertionError(f"{self.children()}\n{self.program.stderr}") from None
 
 
+def lease(shop: Shop, seconds: float) -> None:
+    """Give the shop's workers a lease of this length."""
+    source = (shop.folder / "shop.py").read_text()
+    (shop.folder / "shop.py").write_text(source.replace('os.environ["SHOP"])', f'os.environ["SHOP"], lease={seconds})'))
+
+
 @pytest.fixture
 def fleet(shop: Shop) -> Iterator[Callable[..., FleetOf]]:
     """Starts fleets that serve already."""

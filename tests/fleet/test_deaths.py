@@ -10,17 +10,11 @@ from collections.abc import Callable
 import pytest
 
 from tests.cli.conftest import Shop
-from tests.fleet.conftest import FleetOf
+from tests.fleet.conftest import FleetOf, lease
 from tests.support.ledger import Run
 from tests.support.process import wait_gone, wait_until
 
 Start = Callable[..., FleetOf]
-
-
-def lease(shop: Shop, seconds: float) -> None:
-    """Give the shop's workers a lease of this length."""
-    source = (shop.folder / "shop.py").read_text()
-    (shop.folder / "shop.py").write_text(source.replace('os.environ["SHOP"])', f'os.environ["SHOP"], lease={seconds})'))
 
 
 @pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.slow)])

@@ -42,14 +42,6 @@ def pytest_configure(config: pytest.Config) -> None:
     process.adopt_orphans()
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_cmdline_main(config: pytest.Config) -> None:
-    """The whole suite runs on a few processes, unless the command line says otherwise."""
-    whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS
-    if whole and config.pluginmanager.hasplugin("xdist") and config.option.numprocesses is None and config.option.dist == "no":
-        config.option.numprocesses, config.option.dist = "auto", "loadfile"
-
-
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     return min((os.cpu_count() or 1) + 1, 8)  # tests wait more than they work, but those with time limits need some air

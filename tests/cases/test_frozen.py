@@ -23,7 +23,7 @@ def test_a_frozen_worker_that_wakes_up_does_no_harm(site: Site) -> None:
     frozen.send(signal.SIGSTOP)
     wait_stopped(frozen.pid)
     for label in site.accepted:
-        site.wait_started(label, 2, timeout=4 * site.lease + SLOW)
+        site.wait_started(label, 2, timeout=8 * site.lease + 4 * SLOW)
     # The lock becomes free behind the frozen one's back, and another job takes it: a late release would be a theft.
     locks = {key: site.client.get(key) for key in site.client.scan_iter(match=site.keys.unique(b"") + b"*", count=1000)}
     assert len(locks) == 2
@@ -58,7 +58,7 @@ def test_a_report_that_a_frozen_worker_sends_on_waking_does_not_count(site: Site
     site.worker()
     frozen.send(signal.SIGSTOP)
     wait_stopped(frozen.pid)
-    site.wait_started("locked/1", 2, timeout=4 * site.lease + SLOW)
+    site.wait_started("locked/1", 2, timeout=8 * site.lease + 4 * SLOW)
     gate.open()
     wait_until(lambda: site.stats().get("succeeded") == 1)
     held = site.gate()

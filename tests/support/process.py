@@ -221,7 +221,7 @@ def _pidfd(pid: int) -> Iterator[int | None]:
         os.close(fd)
 
 
-def wait_until(condition: Callable[[], T], timeout: float = 15) -> T:
+def wait_until(condition: Callable[[], T], timeout: float = 45) -> T:
     """The first value of `condition()` that is true; AssertionError after `timeout`."""
     deadline = time.monotonic() + timeout
     while not (value := condition()):

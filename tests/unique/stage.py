@@ -63,7 +63,7 @@ class Run:
         if not self.loop.is_closed():
             self.loop.call_soon_threadsafe(self.told.set)
 
-    def wait_ended(self, timeout: float = 10) -> None:
+    def wait_ended(self, timeout: float = 30) -> None:
         """Wait until its body is left, by whatever way."""
         wait_until(lambda: self.ended is not None, timeout)
 
@@ -136,7 +136,7 @@ class Stage:
         """The runs of a key so far."""
         return [run for run in self.runs if run.key == key]
 
-    def run_of(self, key: str, number: int = 1, timeout: float = 10) -> Run:
+    def run_of(self, key: str, number: int = 1, timeout: float = 30) -> Run:
         """The `number`-th run of a key, when it has started."""
         wait_until(lambda: len(self.of(key)) >= number, timeout)
         return self.of(key)[number - 1]
@@ -145,11 +145,11 @@ class Stage:
         """The lock of a key, looked up."""
         return self.app.locks.get(task, key)
 
-    def wait_free(self, task: Any, key: str, timeout: float = 10) -> None:
+    def wait_free(self, task: Any, key: str, timeout: float = 30) -> None:
         """Wait until the lock of a key is gone."""
         wait_until(lambda: self.lock(task, key) is None, timeout)
 
-    def wait_state(self, task: Any, key: str, state: str, timeout: float = 10) -> LockInfo:
+    def wait_state(self, task: Any, key: str, state: str, timeout: float = 30) -> LockInfo:
         """Wait until the lock of a key tells this state of its holder."""
 
         def look() -> LockInfo | None:
@@ -158,11 +158,11 @@ class Stage:
 
         return wait_until(look, timeout)  # type: ignore[return-value]
 
-    def wait_dead(self, job: Job, timeout: float = 10) -> None:
+    def wait_dead(self, job: Job, timeout: float = 30) -> None:
         """Wait until a job is dead."""
         wait_until(lambda: self.client.zscore(self.keys(job.queue).dead, job.raw_uid) is not None, timeout)
 
-    def wait_settled(self, timeout: float = 10) -> None:
+    def wait_settled(self, timeout: float = 30) -> None:
         """Wait until the queues are empty and nothing is left for later."""
         wait_until(lambda: all(idle(self.client, self.keys(queue)) for queue in QUEUES), timeout)
 

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 _START = "import sys, bench.children; bench.children.main(*sys.argv[1:])"
@@ -93,6 +94,12 @@ def call(function: Callable[..., Any], url: str, **arguments: Any) -> Any:
     """Call a function in a child and return its result. Raises ChildFailed."""
     with Child(function, url, **arguments) as child:
         return child.result()
+
+
+def memory_bytes(field: str, pid: int | str = "self") -> int:
+    """Memory of a process as Linux tells it: its VmRSS now, or its VmHWM, the most that it has had."""
+    [line] = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith(f"{field}:")]
+    return int(line.split()[1]) * 1024
 
 
 def begin() -> None:

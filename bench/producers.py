@@ -8,12 +8,11 @@ import resource
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import redis
 import uvloop
 
-from bench.children import begin
+from bench.children import begin, memory_bytes
 from bench.tasks import TEXT, app, lag, noop
 from fastq.broker import requests
 
@@ -107,7 +106,5 @@ def _calls(jobs: int) -> Iterator[tuple[int, str]]:
 def _peak_bytes() -> int:
     """The most memory that this process has had."""
     if sys.platform == "linux":  # ru_maxrss begins with the parent's there
-        for line in Path("/proc/self/status").read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
+        return memory_bytes("VmHWM")
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -13,12 +12,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from bench.figure import Figure
 from bench.figures.latency import percentile
 from bench.fleet_tasks import app, nap, rounds_of, sign, signed, spin
 from bench.stage import Stage
-from fastq import FastQ
+from fastq import FastQ, Task
 
 SPIN = 20e-6  # seconds of Python in a job
 NAP = 0.1
@@ -32,7 +32,7 @@ class Fleet:
 
     def __init__(self, stage: Stage, program: subprocess.Popen[str]) -> None:
         self._program = program
-        self._queue = FastQ(stage.url, namespace=app.config.namespace).queue()
+        self._queue = _app(stage).queue()
         self.log: list[str] = []
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -79,16 +79,20 @@ def _fleet(stage: Stage, *options: object, **environment: str) -> Iterator[Fleet
 
 
 def _app(stage: Stage) -> FastQ:
-    """The app of the fleet, as a producer on this server."""
+    """The app of the fleet, on this server."""
     return FastQ(stage.url, namespace=app.config.namespace)
+
+
+def _producing(stage: Stage, task: Task[Any, Any]) -> Task[Any, Any]:
+    """A task of the fleet, to be enqueued on this server."""
+    return _app(stage).task(name=task.name)(task.fn)
 
 
 def _drained(stage: Stage, processes: int) -> float:
     """Jobs a second of 20 us each, from when all processes serve."""
     stage.clear()
     jobs = stage.jobs(200_000)
-    producer = _app(stage)
-    producer.task(name=spin.name)(spin.fn).enqueue_many((() for _ in range(jobs)), handles=False)
+    _producing(stage, spin).enqueue_many((() for _ in range(jobs)), handles=False)
     with _fleet(stage, "--processes", processes, FASTQ_BENCH_ROUNDS=str(rounds_of(SPIN))) as fleet:
         begun, before = fleet.wait_done(jobs // 4)
         ended, after = fleet.wait_done(jobs * 9 // 10)
@@ -107,8 +111,7 @@ def _sleeping(stage: Stage) -> float:
     """8 processes with 50 slots each, jobs that sleep 100 ms."""
     stage.clear()
     most = 8 * 50 / NAP
-    producer = _app(stage)
-    producer.task(name=nap.name)(nap.fn).enqueue_many(((NAP,) for _ in range(int(12 * most))), handles=False)
+    _producing(stage, nap).enqueue_many(((NAP,) for _ in range(int(12 * most))), handles=False)
     with _fleet(stage, "--processes", 8, "--concurrency", 50) as fleet:
         begun, before = fleet.wait_done(int(3 * most))  # all serve by now
         ended, after = fleet.wait_done(int(8 * most))
@@ -122,7 +125,7 @@ def replacing(stage: Stage) -> list[float]:
     """
     stage.clear()
     seconds = stage.jobs(SECONDS * 1000) / 1000
-    enqueue = (producer := _app(stage)).task(name=sign.name)(sign.fn).enqueue_many
+    enqueue = _producing(stage, sign).enqueue_many
     with tempfile.TemporaryDirectory() as folder:
         ledger = Path(folder, "ledger")
         ledger.touch()
@@ -132,9 +135,8 @@ def replacing(stage: Stage) -> list[float]:
             fleet.wait_done(1)
             jobs = _paced(enqueue, seconds, half_way=fleet.reload)
             fleet.wait_done(jobs + 1)
-        replaced = sum(bool(re.search("another one takes its place", line)) for line in fleet.log)
+        replaced = sum("another one takes its place" in line for line in fleet.log)
         found = [(number, delay) for number, delay in signed(ledger) if number >= 0]
-    producer.close()
     numbers = sorted(number for number, _ in found)
     assert numbers == list(range(jobs)), f"{jobs} jobs, {len(numbers)} runs of {len(set(numbers))} of them"
     assert replaced >= 4, f"only {replaced} processes were replaced"
@@ -143,15 +145,14 @@ def replacing(stage: Stage) -> list[float]:
 
 def _paced(enqueue: Callable[..., object], seconds: float, half_way: Callable[[], None]) -> int:
     """Enqueue at a steady pace; how many it were."""
-    batches, told = int(seconds * PER_SECOND / BATCH), False
+    batches = int(seconds * PER_SECOND / BATCH)
     begun = time.monotonic()
     for batch in range(batches):
         time.sleep(max(0.0, begun + batch * BATCH / PER_SECOND - time.monotonic()))
         now = time.monotonic()
         enqueue([(batch * BATCH + number, now) for number in range(BATCH)], handles=False)
-        if not told and batch >= batches // 2:
+        if batch == batches // 2:
             half_way()
-            told = True
     return batches * BATCH
 
 

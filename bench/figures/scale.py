@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from pathlib import Path
 
 from bench import producers
-from bench.children import Child, call
+from bench.children import Child, call, memory_bytes
 from bench.figure import Figure
 from bench.meter import Meter
 from bench.stage import DRAIN_TIMEOUT, Stage
@@ -76,14 +75,9 @@ def _worker_growth(stage: Stage) -> float:
     _fill(stage, jobs)
     with Meter() as meter, stage.worker(meter) as worker:
         meter.wait(lambda: meter.done >= jobs // 10, alive=worker.check, timeout=DRAIN_TIMEOUT)
-        before, done = _resident_bytes(worker.pid), meter.done
+        before, done = memory_bytes("VmRSS", worker.pid), meter.done
         meter.wait(lambda: not stage.waiting_entries(), alive=worker.check, timeout=DRAIN_TIMEOUT)
-        return (_resident_bytes(worker.pid) - before) / (jobs - done)
-
-
-def _resident_bytes(pid: int) -> int:
-    [line] = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmRSS:")]
-    return int(line.split()[1]) * 1024
+        return (memory_bytes("VmRSS", worker.pid) - before) / (jobs - done)
 
 
 FIGURES = [

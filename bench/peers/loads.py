@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from bench.figures.latency import percentile
 from bench.peers.environments import Installed
 from bench.peers.place import LoadFailed, Place
 
@@ -104,7 +105,7 @@ def _latency(place: Place, installed: Installed, jobs: int) -> tuple[float, floa
         place.produce(installed, "pace", jobs=jobs, per_second=PACE)
         worker.wait(lambda: worker.tally.delay_count >= jobs)
         delays = worker.tally.delays()
-    return delays[len(delays) // 2] * 1000, delays[len(delays) * 99 // 100] * 1000
+    return percentile(delays, 0.5) * 1000, percentile(delays, 0.99) * 1000
 
 
 LOADS = (

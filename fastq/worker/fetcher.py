@@ -32,6 +32,7 @@ MOST_UNSETTLED = 4000  # jobs that have ended and of which the server does not k
 AHEAD = 0.1  # seconds of work that may wait for a slot
 MOST_ENTRIES = 1000  # of one read
 LONGEST_WAIT = 1.0  # seconds
+WAIT_OF_LEASE = 0.25
 SUSPECT_LOOK = 0.05
 STREAM, FRONT, SUSPECTS = 0, 1, 2
 
@@ -39,7 +40,7 @@ STREAM, FRONT, SUSPECTS = 0, 1, 2
 class Fetcher:
     """Keeps the holdings fed, in their order or by their `shares`.
 
-    `rejoin(holding)` is called for a queue whose group or membership is gone.
+    `rejoin(holding)` is called for a queue whose group or membership is gone. `lease` is in seconds.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class Fetcher:
         woken: Callable[[Holding], None],
         rejoin: Callable[[Holding], Awaitable[None]],
         may_start: Callable[[], bool],
+        lease: float,
         shares: Shares | None = None,
     ) -> None:
         self._client = client
@@ -61,6 +63,9 @@ class Fetcher:
         self._holdings = holdings
         self._shares = shares
         self._unsound, self._woken, self._rejoin, self._may_start = unsound, woken, rejoin, may_start
+        # The server goes on with the wait of a worker that was frozen. It starts within 0.7 of the lease after a beat, and is
+        # over before the lease is: else it would take the very jobs that are brought back from that worker.
+        self._longest_wait = min(LONGEST_WAIT, WAIT_OF_LEASE * lease)
         self._room = asyncio.Event()
         self._stopping = asyncio.Event()
         self._jobs_per_entry = 1.0
@@ -196,7 +201,7 @@ class Fetcher:
         # A worker has one name in all queues, unless it was taken for dead in one: then that one is looked at by reads alone.
         worker = holdings[0].worker
         holdings = [holding for holding in holdings if holding.worker == worker]
-        request = requests.wait([h.keys for h in holdings], worker, entries=entries, seconds=LONGEST_WAIT)
+        request = requests.wait([h.keys for h in holdings], worker, entries=entries, seconds=self._longest_wait)
         self._unheard.clear()
         waiting = self._waiting.call(request)
         try:

@@ -177,6 +177,7 @@ class Worker:
             woken=lambda holding: self._desks[holding.keys.queue].ticker.poke(),
             rejoin=self._rejoin,
             may_start=lambda: self._heart.well,
+            lease=self._config.lease,
             shares=Shares(self._weights) if self._weights is not None else None,
         )
         self._deadlines = Deadlines(self._runner, self._executor.failed, lambda run: self._replace_slot(run.slot))

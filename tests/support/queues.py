@@ -34,11 +34,14 @@ def arguments(message: Message) -> list[object]:
 
 def locks(client: redis.Redis, namespace: str, queue: str = "default") -> dict[bytes, bytes]:
     """The locks that are held: lock key -> uid of the holder."""
-    prefix = QueueKeys(namespace, queue).unique(b"")
-    return {key.removeprefix(prefix): client.get(key)[:16] for key in client.scan_iter(match=prefix + b"*", count=1000)}
+    return _owners(client, QueueKeys(namespace, queue).unique(b""))
 
 
 def ids(client: redis.Redis, namespace: str, queue: str = "default") -> dict[bytes, bytes]:
     """The explicit ids in use: id -> uid of the holder."""
-    prefix = QueueKeys(namespace, queue).id("")
-    return {key.removeprefix(prefix): client.get(key)[:16] for key in client.scan_iter(match=prefix + b"*", count=1000)}
+    return _owners(client, QueueKeys(namespace, queue).id(""))
+
+
+def _owners(client: redis.Redis, prefix: bytes) -> dict[bytes, bytes]:
+    found = {key: client.get(key) for key in client.scan_iter(match=prefix + b"*", count=1000)}
+    return {key.removeprefix(prefix): value[:16] for key, value in found.items() if value is not None}  # one may have gone

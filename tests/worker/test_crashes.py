@@ -1,9 +1,12 @@
 """Workers that are killed, frozen or taken for dead: nothing is lost, and nothing counts twice."""
 
 import os
+import re
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -169,3 +172,16 @@ def test_consumers_of_workers_that_are_gone_are_not_kept(bench: Bench) -> None:
 
     held = bench.state("pending")["pending"]
     assert {name.split("-")[1] for stream in held.values() for name in stream} == {str(last.pid)}
+
+
+def test_a_wait_for_jobs_is_over_before_its_worker_can_be_dead(url: str, redis: Any, bench_on: Callable[..., Bench]) -> None:
+    """Else the wait of a frozen worker, which the server goes on with, takes the jobs that were just brought back from it."""
+    lease = 0.8
+    bench = bench_on(url, redis, lease=lease)
+    wait = re.compile(rf"XREADGROUP .* BLOCK (\d+) .*{re.escape(bench.namespace)}:")
+    with redis.monitor() as monitor:
+        bench.start()
+        found = next(found for said in monitor.listen() if (found := wait.search(said["command"])))
+
+    may_begin = 0.7 * lease  # after the last beat: no worker without one fetches later
+    assert may_begin + int(found[1]) / 1000 < lease

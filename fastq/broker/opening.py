@@ -144,7 +144,13 @@ def socket_of(connection: Any) -> Any:
 
 
 def take_over(connection: Any) -> tuple[Any, Any]:
-    """The streams (to be kept alive) and the transport of a connected `redis.asyncio.Connection`, which lets go of them."""
-    streams = connection._reader, connection._writer
+    """The streams (to be kept alive) and the transport of a connected `redis.asyncio.Connection`, which lets go of them.
+
+    Raises ConnectionError if the server has closed it meanwhile: the streams were told, and nobody will be told again.
+    """
+    reader, writer = connection._reader, connection._writer
     connection._reader = connection._writer = None
-    return streams, streams[1].transport
+    if reader.at_eof() or reader.exception() is not None or writer.transport.is_closing():
+        writer.transport.abort()
+        raise ConnectionError("the server closed the connection")
+    return (reader, writer), writer.transport

@@ -199,6 +199,38 @@ def test_a_call_that_blocks_on_purpose_is_not_taken_for_dead(broker: Broker, kin
         client.close()
 
 
+def test_a_connection_that_ends_while_it_is_handed_over_is_noticed_at_once(
+    make_broker: MakeBroker, url: str, redis: redis_py.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end has been told to the one that made the connection: nobody else would hear of it before the timeout."""
+    broker = make_broker(url)
+    open_as_usual = broker.opener.aopen
+    killed: list[int] = []
+
+    async def end_the_first() -> object:
+        connection = await open_as_usual()
+        if not killed:
+            await connection.send_command("CLIENT", "ID")
+            killed.append(await connection.read_response())
+            redis.client_kill_filter(_id=killed[0])
+            while not connection._reader.at_eof():
+                await asyncio.sleep(0.001)
+        return connection
+
+    monkeypatch.setattr(broker.opener, "aopen", end_the_first)
+
+    async def ask() -> str:
+        client = broker.new_client(timeout=600.0, patience=30.0)
+        try:
+            async with asyncio.timeout(60):
+                return await client.call(echo("heard"))
+        finally:
+            client.close()
+
+    assert asyncio.run(ask()) == "heard"
+    assert killed
+
+
 # --- restarts
 
 

@@ -73,7 +73,7 @@ def lock_key(label: str, seconds: float = 0.0, failures: int = 0, gate: str = ""
 async def work(label: str, seconds: float = 0.0, failures: int = 0, gate: str = "") -> None:
     """Take `seconds`, wait until the file `gate` exists, and fail in the first `failures` attempts."""
     attempt = current_job().attempt
-    with Ledger.here().run(label, attempt):
+    with Ledger.here().run(label, attempt, current_job().fence):
         if seconds:
             await asyncio.sleep(seconds)
         while gate and not os.path.exists(gate):
@@ -101,7 +101,7 @@ async def work_renewed(label: str, seconds: float = 0.0, failures: int = 0, gate
 def sync_work(label: str, seconds: float = 0.0, failures: int = 0, gate: str = "") -> None:
     """The same in a thread."""
     attempt = current_job().attempt
-    with Ledger.here().run(label, attempt):
+    with Ledger.here().run(label, attempt, current_job().fence):
         if seconds:
             time.sleep(seconds)
         while gate and not os.path.exists(gate):

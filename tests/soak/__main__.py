@@ -20,7 +20,8 @@ from tests.cases.laws import dead_jobs, drained, what_is_left
 from tests.cases.site import Site
 from tests.soak.chaos import Chaos
 from tests.soak.mix import Calls, Producer
-from tests.soak.verdict import Verdict, judge
+from tests.soak.pulse import Pulse
+from tests.soak.verdict import Evidence, Verdict, judge
 from tests.support.process import Child
 from tests.support.proxy import Proxy
 from tests.support.servers import KINDS, Server
@@ -37,6 +38,7 @@ def main() -> int:
     parser.add_argument("--producers", type=int, default=3)
     parser.add_argument("--pause", type=float, default=0.03, metavar="SECONDS", help="mean time between the calls of a producer")
     parser.add_argument("--server", choices=KINDS)
+    parser.add_argument("--logs", type=Path, metavar="FOLDER", help="keep what each worker says, by its pid")
     parser.add_argument("--appendfsync", choices=("always", "everysec"), default="always")
     args = parser.parse_args()
     if not sys.flags.safe_path:
@@ -71,11 +73,12 @@ def soak(args: argparse.Namespace, server: Server, proxy: Proxy, folder: Path) -
     chaos = Chaos(server, proxy, workers, start_worker, lease=args.lease, seed=chance.getrandbits(32))
     try:
         begun = time.monotonic()
-        for producer in producers:
-            producer.start()
-        chaos.run(args.minutes * 60)
-        for producer in producers:
-            producer.stop()
+        with Pulse(server) as pulse:
+            for producer in producers:
+                producer.start()
+            chaos.run(args.minutes * 60)
+            for producer in producers:
+                producer.stop()
         took = time.monotonic() - begun
         client = server.client()
         left: dict[str, object] = {}
@@ -86,12 +89,17 @@ def soak(args: argparse.Namespace, server: Server, proxy: Proxy, folder: Path) -
         succeeded = int(client.hget(QueueKeys("soak", "default").stats, "succeeded") or 0)
         print(f"{len(calls.accepted)} jobs accepted, {calls.refused} refused, {len(calls.uncertain)} uncertain, in {took:.0f} s;",
               ", ".join(f"{kind} {count}" for kind, count in sorted(chaos.harm.events.items())), flush=True)  # fmt: skip
-        return judge(calls, chaos.harm, site.reading(), succeeded, dead_jobs(client, "soak"), left, args.lease)
+        return judge(
+            Evidence(calls, chaos.harm, pulse, site.reading(), succeeded, dead_jobs(client, "soak"), left, args.lease)
+        )
     finally:
         for producer in producers:
             producer._stop.set()
         for worker in site.workers:
             worker.close()
+            if args.logs:
+                args.logs.mkdir(parents=True, exist_ok=True)
+                (args.logs / str(worker.pid)).write_text(worker.stderr)
         site.app.close()
 
 

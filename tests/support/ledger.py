@@ -14,7 +14,7 @@ import os
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -24,13 +24,18 @@ VARIABLE = "FASTQ_TEST_LEDGER"  # how a worker process is told the file
 
 @dataclass(frozen=True)
 class Run:
-    """One run of a job's body. Times are CLOCK_MONOTONIC ns, the same in every process; `ended` None: it was killed."""
+    """One run of a job's body. Times are CLOCK_MONOTONIC ns, the same in every process; `ended` None: it was killed.
+
+    `lines`: of its start and its end, in the order in which the file took them.
+    """
 
     key: str
     attempt: int
     pid: int
     started: int
     ended: int | None
+    fence: int = 0
+    lines: tuple[int, int] = (0, 0)
 
 
 class Ledger:
@@ -50,28 +55,28 @@ class Ledger:
         """What to add to the environment of a worker, for `Ledger.here()`."""
         return {VARIABLE: str(self.path)}
 
-    def start(self, key: object, attempt: int = 1) -> str:
+    def start(self, key: object, attempt: int = 1, fence: int = 0) -> str:
         """Note that a run begins; the token returned is for `end`."""
         token = f"{os.getpid()}-{next(_serial)}-{time.monotonic_ns()}"  # pids come again
-        self._write(token, "start", key, attempt)
+        self._write(token, "start", key, attempt, fence)
         return token
 
     def end(self, token: str) -> None:
         """Note that the run ends."""
-        self._write(token, "end", "", 0)
+        self._write(token, "end", "", 0, 0)
 
     @contextlib.contextmanager
-    def run(self, key: object, attempt: int = 1) -> Iterator[None]:
+    def run(self, key: object, attempt: int = 1, fence: int = 0) -> Iterator[None]:
         """Both; a run that ends with an exception or is cancelled has an end too, one that is killed has none."""
-        token = self.start(key, attempt)
+        token = self.start(key, attempt, fence)
         try:
             yield
         finally:
             self.end(token)
 
-    def _write(self, token: str, event: str, key: object, attempt: int) -> None:
-        line = f"{token}\t{event}\t{time.monotonic_ns()}\t{attempt}\t{key}\n"
-        assert (line.count("\n"), line.count("\t")) == (1, 4), f"a tab or a newline in {key!r}"
+    def _write(self, token: str, event: str, key: object, attempt: int, fence: int) -> None:
+        line = f"{token}\t{event}\t{time.monotonic_ns()}\t{attempt}\t{fence}\t{key}\n"
+        assert (line.count("\n"), line.count("\t")) == (1, 5), f"a tab or a newline in {key!r}"
         os.write(self._fd, line.encode())
 
     def read(self) -> "Reading":
@@ -97,13 +102,13 @@ class Reading:
         started: dict[str, Run] = {}
         text = Path(path).read_text()
         # The file may be seen while a line is being written: the last one counts when it is whole.
-        for line in text[: text.rfind("\n") + 1].splitlines():
-            token, event, when, attempt, key = line.split("\t")
+        for number, line in enumerate(text[: text.rfind("\n") + 1].splitlines()):
+            token, event, when, attempt, fence, key = line.split("\t")
             if event == "start":
-                started[token] = Run(key, int(attempt), int(token.split("-")[0]), int(when), None)
+                run = Run(key, int(attempt), int(token.split("-")[0]), int(when), None, int(fence), (number, -1))
             else:
-                begun = started[token]
-                started[token] = Run(begun.key, begun.attempt, begun.pid, begun.started, int(when))
+                run = replace(begun := started[token], ended=int(when), lines=(begun.lines[0], number))
+            started[token] = run
         return cls(started.values())
 
     @property
@@ -127,6 +132,23 @@ class Reading:
     def unfinished(self) -> list[Run]:
         """Runs without an end: their process was killed, or still runs them."""
         return [run for run in self.runs if run.ended is None]
+
+    def accepted(self) -> set[Run]:
+        """Runs whose end a store would have taken that refuses a fence below the highest that it has seen under a key.
+
+        It has seen that of each run at its start.
+        """
+        starts = [(run.lines[0], run) for run in self.runs]
+        ends = [(run.lines[1], run) for run in self.runs if run.ended is not None]
+        highest: dict[str, int] = defaultdict(int)
+        found = set()
+        for line, run in sorted([*starts, *ends], key=lambda event: event[0]):
+            if run.fence < highest[run.key]:
+                continue
+            highest[run.key] = run.fence
+            if line == run.lines[1]:
+                found.add(run)
+        return found
 
     def overlaps(self) -> list[tuple[Run, Run]]:
         """Pairs of runs of one key that were in progress at the same time.

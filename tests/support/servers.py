@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import redis
@@ -156,9 +157,9 @@ class Server:
     def log(self) -> str:
         return (self.folder / "server.log").read_text(errors="replace")
 
-    def client(self) -> redis.Redis:
-        """A plain client (bytes in and out), closed with the server."""
-        client = redis.Redis.from_url(self.url)
+    def client(self, **options: Any) -> redis.Redis:
+        """A plain client (bytes in and out), closed with the server; `options` are of redis-py."""
+        client = redis.Redis.from_url(self.url, **options)
         self._clients.append(client)
         return client
 

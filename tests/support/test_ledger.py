@@ -46,3 +46,19 @@ def test_verdicts_tell_missing_repeated_unfinished_and_overlapping_runs(tmp_path
     assert [(a.attempt, b.attempt) for a, b in reading.overlaps()] == [(1, 2)]
     assert {run.pid for run in reading.runs} == {os.getpid()}
     ledger.close()
+
+
+def test_a_store_that_looks_at_the_fence_takes_no_end_of_a_run_that_another_has_followed(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger")
+    stale = ledger.start("followed", 1, fence=5)
+    with ledger.run("alone", fence=3):
+        successor = ledger.start("followed", 1, fence=6)
+    ledger.end(stale)
+    ledger.end(successor)
+    late = ledger.start("late", fence=7)
+    with ledger.run("late", fence=8):
+        pass
+    ledger.end(late)
+
+    assert {(run.key, run.fence) for run in ledger.read().accepted()} == {("alone", 3), ("followed", 6), ("late", 8)}
+    ledger.close()

@@ -59,8 +59,8 @@ class Run:
         """Whether it has a slot, but no thread or process yet."""
     def wait(self) -> None:
         """It waits for a thread or a process: its time does not run yet."""
-    def start(self) -> None:
-        """It has what it waited for."""
+    def start(self) -> bool:
+        """It has what it waited for. False: not yet, its worker may look dead, and the job may be another's by now."""
 
 class Slot:
     """A runner slot; `await` it in a task of its own, `task`."""

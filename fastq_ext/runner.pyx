@@ -139,9 +139,13 @@ cdef class Run:
         self.waits = True
 
     def start(self):
-        """It has what it waited for."""
-        self.begun = monotonic()
+        """It has what it waited for. False: not yet, its worker may look dead, and the job may be another's by now."""
+        cdef double now = monotonic()
+        if now > self.slot.runner.start_until:
+            return False
+        self.begun = now
         self.waits = False
+        return True
 
 
 cdef class Slot:

@@ -46,7 +46,7 @@ class Heart:
         self._config = config
         self._process: asyncio.subprocess.Process | None = None
         self._names: set[tuple[str, str]] = set()
-        self.last_beat = time.monotonic()
+        self.last_beat = time.monotonic()  # a worker joins its queues later, and to join is to give a sign of life
         self.ready = asyncio.Event()  # a worker joins no queue before: until the first beat it would look dead
         self.on_fenced: Callable[[str, str], None] = lambda queue, worker: None
         self.on_beat: Callable[[], None] = lambda: None

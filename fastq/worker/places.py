@@ -16,6 +16,8 @@ from typing import Any, Generic, TypeVar
 from fastq.worker.balance import LONGEST_WAIT
 from fastq_ext.runner import Run
 
+LOOK_EVERY = 0.01  # seconds, while a job that has its place may not start because its worker may look dead
+
 
 class Waiter:
     """A job that wants a place. `future` is what its slot waits for."""

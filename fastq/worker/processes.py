@@ -16,7 +16,7 @@ import msgspec
 from fastq import logs
 from fastq.task import Task
 from fastq.worker.homes import Home, file_of_main, home_of
-from fastq.worker.places import Places, Waiter
+from fastq.worker.places import LOOK_EVERY, Places, Waiter
 from fastq.worker.process import Process
 from fastq.worker.process_words import Order, Raised, Setup, Told
 from fastq.worker.remote_errors import error_of
@@ -91,8 +91,22 @@ class Processes:
             if waiter.future.done() and not waiter.future.cancelled() and not waiter.future.exception():
                 self._free(waiter.future.result())  # it was given to us in the same moment
             raise
-        run.start()
+        if process is not None and not await self._may_start(run, process):
+            return None
         return process
+
+    async def _may_start(self, run: Run, process: Process) -> bool:
+        """Wait until it is known that the job is still ours; False, and the process is free again, when it is not."""
+        try:
+            while not run.start():
+                if not run.alive:
+                    self._free(process)
+                    return False
+                await asyncio.sleep(LOOK_EVERY)
+        except CancelledError:
+            self._free(process)
+            raise
+        return True
 
     def _free(self, process: Process | None) -> None:
         if process is not None:

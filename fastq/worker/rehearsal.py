@@ -38,8 +38,8 @@ class NoHeart(Heart):
     """Nobody judges this worker."""
 
     @property
-    def well(self) -> bool:
-        return True
+    def well_until(self) -> float:
+        return float("inf")
 
     async def run(self) -> None:
         self.ready.set()

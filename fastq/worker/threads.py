@@ -11,13 +11,14 @@ import contextvars
 import itertools
 import logging
 import threading
+import time
 from asyncio import CancelledError
 from collections import deque
 from collections.abc import Callable, Coroutine
 from queue import SimpleQueue
 from typing import Any
 
-from fastq.worker.places import Places, Waiter
+from fastq.worker.places import LOOK_EVERY, Places, Waiter
 from fastq_ext.runner import Run, current_run
 
 _log = logging.getLogger("fastq.worker")
@@ -40,7 +41,11 @@ class _Call(Waiter):
 
     def make(self) -> None:
         """Call the function. Whatever it raises is the job's: not even SystemExit is the worker's."""
-        self.run.start()
+        while not self.run.start():
+            if not self.run.alive or self.run.reason is not None:
+                self.error = CancelledError()
+                return
+            time.sleep(LOOK_EVERY)
         try:
             self.value = self.context.run(self.function, *self.args, **self.kwargs)
         except BaseException as error:

@@ -168,6 +168,7 @@ class Worker:
         self._heart.on_fenced = self._on_fenced
         self._heart.on_beat = self._on_beat
         self._heart.on_retire = self.retire
+        self._runner.start_until = self._heart.well_until  # also one that is stopped before its first beat starts nothing stale
         self._fetcher = Fetcher(
             self._calls,
             self._waits,

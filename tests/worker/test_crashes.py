@@ -11,10 +11,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from fastq.broker.scripts import load
 from fastq.codec import Frame
 from fastq.keys import queue_keys
 from tests.support import process
 from tests.support.builders import message
+from tests.support.proxy import Proxy
+from tests.support.servers import Server
 from tests.worker.conftest import Bench
 
 
@@ -172,6 +175,33 @@ def test_consumers_of_workers_that_are_gone_are_not_kept(bench: Bench) -> None:
 
     held = bench.state("pending")["pending"]
     assert {name.split("-")[1] for stream in held.values() for name in stream} == {str(last.pid)}
+
+
+def test_a_worker_that_knows_of_no_beat_starts_nothing_once_others_may_think_it_dead(
+    server: Server, redis: Any, tmp_path: Path, bench_on: Callable[..., Bench]
+) -> None:
+    """Also before its first beat: it may have been frozen right then, and its jobs may be others' by now."""
+    lease = 6.0
+    gate, jobs = tmp_path / "gate", [f"j{number}" for number in range(20)]
+    redis.script_load(load("beat").source)
+    with Proxy(server) as proxy:
+        beats = proxy.on_request(load("beat").sha, "lose_reply", times=1_000_000)
+        bench = bench_on(proxy.url, redis, lease=lease)
+        note, wait_for = bench.task["note"], bench.task["wait_for"]
+        bench.app.enqueue_many([wait_for.prepare("first", str(gate)), *(note.prepare(job) for job in jobs)])  # one frame
+        bench.start(concurrency=1)
+        bench.wait_started("first")
+        time.sleep(0.7 * lease)
+
+        gate.touch()
+        bench.wait_ended("first")
+        process.wait_until(lambda: bench.stat("succeeded") == 1)
+        known = time.monotonic_ns()
+        assert beats.seen
+        proxy.clear()
+        bench.wait_settled()
+
+        assert all(run.started > known for run in bench.ledger.read().runs if run.key in jobs)
 
 
 def test_a_wait_for_jobs_is_over_before_its_worker_can_be_dead(url: str, redis: Any, bench_on: Callable[..., Bench]) -> None:

@@ -1,5 +1,7 @@
 """Sync tasks in threads: how they are told to stop, and what becomes of those that do not listen."""
 
+import asyncio
+import contextlib
 import contextvars
 import logging
 import threading
@@ -11,7 +13,8 @@ import pytest
 
 from fastq import Backoff, FastQ, current_job
 from fastq.worker import deadlines, threads
-from fastq_ext.runner import current_run
+from fastq.worker.threads import Threads
+from fastq_ext.runner import current_run, set_current_run
 from tests.support import errors, process, sync_tasks
 from tests.support.process import Child
 from tests.worker.conftest import Bench
@@ -264,3 +267,42 @@ def test_a_slot_whose_job_was_handed_back_runs_others_when_there_is_a_thread_aga
     bench.wait_ended(*keys)
     bench.wait_settled()
     assert bench.ledger.read().starts == dict.fromkeys(keys, 1)
+
+
+class Doubtful:
+    """A run whose worker may look dead until it has been asked `times` times; then it is `alive`, or has become another's."""
+
+    reason = ended = None
+
+    def __init__(self, times: int, alive: bool) -> None:
+        self.left, self.alive = times, True
+        self._after = alive
+
+    def wait(self) -> None:
+        pass
+
+    def start(self) -> bool:
+        self.left -= 1
+        self.alive = self._after or self.left > 0
+        return self.alive and self.left <= 0
+
+
+@pytest.mark.parametrize("alive", [True, False])
+def test_a_job_that_has_its_thread_starts_when_its_worker_is_known_to_live_or_never(alive: bool) -> None:
+    """The worker may have been frozen between the two, and the job brought back."""
+    run, ran = Doubtful(3, alive), []
+
+    async def call() -> None:
+        threads = Threads(asyncio.get_running_loop())
+        set_current_run(run)
+        try:
+            await threads.caller(lambda: ran.append(run.left))()
+        finally:
+            set_current_run(None)
+            threads.close()
+
+    with contextlib.nullcontext() if alive else pytest.raises(asyncio.CancelledError):
+        asyncio.run(call())
+
+    assert ran == ([0] if alive else [])
+    assert run.left == 0

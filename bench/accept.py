@@ -3,6 +3,7 @@
     python -m bench.accept                     all figures that an issue bounds, medians of five
     python -m bench.accept --issue 2           those of one issue
     python -m bench.accept --only drain --runs 1
+    python -m bench.accept --issue 6 --aof     with an append-only file
 
 Exit code 1 when a bound is missed. It takes minutes, wants a machine of its own, and is no part of the tests.
 """
@@ -34,6 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", nargs="+", metavar="NAME", help="figures whose name has one of these in it")
     parser.add_argument("--runs", type=int, default=5, help="how often each is measured (default: 5)")
     parser.add_argument("--scale", type=float, default=1.0, help="share of the load, for a quick look (default: 1)")
+    parser.add_argument("--aof", action="store_true", help="the server keeps an append-only file, synced every second")
     given = parser.parse_args(arguments)
     environment.refuse_unfit_builds()
     asked = [figure for figure in ALL if not given.only or any(part in figure.name for part in given.only)]
@@ -42,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("there is no such figure: " + ", ".join(figure.name for figure in ALL if figure.bounds))
     print(*environment.lines(), sep="\n", flush=True)
     figures = [figure for figure in asked if any(row[1] is figure for row in table)]
-    taken = measure(figures, given.runs, given.scale, lambda line: print(line, file=sys.stderr, flush=True))
+    taken = measure(figures, given.runs, given.scale, _tell, aof=given.aof)
     print(*environment.lines()[-1:], "", HEAD, sep="\n")
     missed = 0
     for issue, figure, bound in table:
@@ -50,9 +52,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         met = figure.meets(runs.judged, bound)
         missed += not met
         print(_row(issue, figure, runs, bound), "met" if met else "MISSED", flush=True)
+    if given.aof:
+        print("\nOn a server with appendonly yes, appendfsync everysec: to be read beside the figures without.")
     if given.scale != 1:
         print(f"\nAt {given.scale:g} of the load: a quick look, not the figures of the issues.")
     return 1 if missed else 0
+
+
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 def _row(issue: int, figure: Figure, runs: Runs, bound: float) -> str:

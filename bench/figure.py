@@ -50,11 +50,16 @@ class Runs:
 
 
 def measure(
-    figures: Sequence[Figure], runs: int, scale: float = 1.0, told: Callable[[str], None] = lambda line: None
+    figures: Sequence[Figure],
+    runs: int,
+    scale: float = 1.0,
+    told: Callable[[str], None] = lambda line: None,
+    *,
+    aof: bool = False,
 ) -> dict[str, Runs]:
     """Measure figures and references in turn, `runs` times, on one private server."""
     taken = {figure.name: Runs() for figure in figures}
-    with Stage(scale) as stage:
+    with Stage(scale, aof=aof) as stage:
         for run in range(runs):
             stage.new_round()
             for figure in figures:

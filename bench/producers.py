@@ -13,7 +13,7 @@ import redis
 import uvloop
 
 from bench.children import begin, memory_bytes
-from bench.tasks import TEXT, app, lag, noop
+from bench.tasks import TEXT, app, first, lag, lag_of_some, noop
 from fastq.broker import requests
 
 LONE_CALL = 1000  # jobs in a call that adds frames of one
@@ -21,7 +21,7 @@ LONE_CALL = 1000  # jobs in a call that adds frames of one
 
 def bulk(task: str, jobs: int) -> tuple[float, float]:
     """Jobs a second of one `enqueue_many`, all different, and the seconds of CPU that it takes per job."""
-    app.broker.now_ms()  # connects
+    first.enqueue()
     begin()
     start, cpu_start = time.perf_counter(), time.process_time()
     result = app.tasks[task].enqueue_many(_calls(jobs))
@@ -32,10 +32,11 @@ def bulk(task: str, jobs: int) -> tuple[float, float]:
 
 def lone(jobs: int) -> None:
     """Put each job into a frame of its own, as many producers that enqueue one by one would; not measured."""
+    first.enqueue()
     route = noop.route
     now_ms = app.broker.now_ms()
-    for first in range(0, jobs, LONE_CALL):
-        numbers = range(first, min(first + LONE_CALL, jobs))
+    for begun in range(0, jobs, LONE_CALL):
+        numbers = range(begun, min(begun + LONE_CALL, jobs))
         groups = [requests.plain_frame(route.encode((number, TEXT), {}, now_ms).message, 1) for number in numbers]
         app.broker.call(requests.enqueue(route.keys, groups, len(groups), laned=True))
 
@@ -88,6 +89,16 @@ def steady(jobs: int, per_second: float) -> None:
         next_at += 1 / per_second
         time.sleep(max(0.0, next_at - time.monotonic()))
         lag.enqueue(time.monotonic())
+
+
+def paced(jobs: int, per_second: float) -> None:
+    """Enqueue `lag_of_some` jobs in bulk at a steady pace, 200 times a second."""
+    batch = int(per_second / 200)
+    begun = time.monotonic()
+    for number in range(0, jobs, batch):
+        time.sleep(max(0.0, begun + number / per_second - time.monotonic()))
+        now = time.monotonic()
+        lag_of_some.enqueue_many(((one, now) for one in range(number, min(number + batch, jobs))), handles=False)
 
 
 def memory(jobs: int, handles: bool) -> float:

@@ -22,15 +22,16 @@ KEYS = noop.route.keys
 
 
 class Stage:
-    """A private server without persistence, for the time of a `with`.
+    """A private server, for the time of a `with`; without persistence, or with an append-only file that is synced every second.
 
     `scale` makes every load smaller (0.25: a quarter of the jobs). Figures that one load brings about together are measured
     once a round.
     """
 
-    def __init__(self, scale: float = 1.0) -> None:
+    def __init__(self, scale: float = 1.0, *, aof: bool = False) -> None:
         self._scale = scale
-        self._server = Server()
+        # A rewrite of the file would fall into one measurement or the other.
+        self._server = Server(aof="everysec" if aof else None, config={"auto-aof-rewrite-percentage": 0})
         self._redis = self._server.client()
         self._round: dict[str, Any] = {}
 
@@ -99,7 +100,7 @@ class Stage:
     def drain(self, jobs: int) -> tuple[float, float]:
         """Jobs a second that one new worker process does of the `jobs` that wait, from the first until all are settled.
 
-        And the seconds of CPU that it takes per job.
+        And the seconds of CPU that it takes per job. Ahead of those jobs there has to be one of `tasks.first`.
         """
         with Meter() as meter:
             with self.worker(meter) as worker:

@@ -46,6 +46,14 @@ class Fleet:
         """Jobs that have ended well."""
         return self._queue.counts().totals.get("succeeded", 0)
 
+    def wait_serving(self, processes: int) -> None:
+        """Wait until so many of its processes serve."""
+        deadline = time.monotonic() + TIMEOUT
+        while len(self._queue.workers()) < processes:
+            if time.monotonic() > deadline or self._program.poll() is not None:
+                raise TimeoutError("the fleet does not serve\n" + "\n".join(self.log[-10:]))
+            time.sleep(0.02)
+
     def wait_done(self, jobs: int) -> tuple[float, int]:
         """Wait until so many have; when that was seen, and how many it were then."""
         deadline = time.monotonic() + TIMEOUT
@@ -89,12 +97,13 @@ def _producing(stage: Stage, task: Task[Any, Any]) -> Task[Any, Any]:
 
 
 def _drained(stage: Stage, processes: int) -> float:
-    """Jobs a second of 20 us each, from when all processes serve."""
+    """Jobs a second of 20 us each, while all processes serve."""
     stage.clear()
     jobs = stage.jobs(200_000)
-    _producing(stage, spin).enqueue_many((() for _ in range(jobs)), handles=False)
     with _fleet(stage, "--processes", processes, FASTQ_BENCH_ROUNDS=str(rounds_of(SPIN))) as fleet:
-        begun, before = fleet.wait_done(jobs // 4)
+        fleet.wait_serving(processes)
+        _producing(stage, spin).enqueue_many((() for _ in range(jobs)), handles=False)
+        begun, before = fleet.wait_done(jobs // 10)
         ended, after = fleet.wait_done(jobs * 9 // 10)
     return (after - before) / (ended - begun)
 

@@ -1,15 +1,18 @@
-"""How long a job waits for its start when the worker is idle: 200 jobs a second, enqueued one by one."""
+"""How long a job waits for its start: at 200 jobs a second, enqueued one by one, and at half of what a worker can do."""
 
 from __future__ import annotations
 
 from bench import producers
 from bench.children import call
 from bench.figure import Figure
+from bench.figures import loads
 from bench.meter import Meter
 from bench.stage import Stage
+from bench.tasks import LOOKED_AT
 
 PER_SECOND = 200
 JOBS = 2000
+BUSY = 4  # seconds at half of the most
 
 
 def delays(stage: Stage, jobs: int = JOBS) -> list[float]:
@@ -28,6 +31,18 @@ def delays(stage: Stage, jobs: int = JOBS) -> list[float]:
     return found
 
 
+def _half_way(stage: Stage) -> float:
+    """p99 in ms, of jobs that come in bulk at half the rate at which one worker drains them."""
+    rate = loads.bulk(stage).rates.drain / 2
+    jobs = int(stage.jobs(BUSY * 1000) / 1000 * rate) // LOOKED_AT * LOOKED_AT
+    stage.clear()
+    with Meter() as meter, stage.worker(meter) as worker:
+        meter.wait(lambda: stage.workers() == 1, alive=worker.check, timeout=30)
+        call(producers.paced, stage.url, jobs=jobs, per_second=rate)
+        meter.wait(lambda: meter.delay_count == jobs // LOOKED_AT, alive=worker.check, timeout=30)
+        return 1000 * percentile(meter.delays, 0.99)
+
+
 def percentile(values: list[float], share: float) -> float:
     """Of sorted values."""
     return values[min(len(values) - 1, int(share * len(values)))]
@@ -44,3 +59,4 @@ FIGURES = [
     )
     for share, bound in ((0.5, 0.5), (0.99, 1.5))
 ]
+FIGURES.append(Figure("latency at half, p99", "ms", _half_way, less_is_better=True, bounds={6: 20}, steady=False))

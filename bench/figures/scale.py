@@ -9,7 +9,7 @@ from bench.children import Child, call, memory_bytes
 from bench.figure import Figure
 from bench.meter import Meter
 from bench.stage import DRAIN_TIMEOUT, Stage
-from bench.tasks import noop
+from bench.tasks import counted
 
 MANY, FEW = 5_000_000, 200_000  # jobs that wait
 SHARE = 100_000  # of them, while which are run the server is looked at
@@ -19,7 +19,7 @@ LONG = 10_000_000  # jobs of one worker
 
 def _fill(stage: Stage, jobs: int) -> None:
     stage.clear()
-    call(producers.bulk, stage.url, task=noop.name, jobs=jobs)
+    call(producers.bulk, stage.url, task=counted.name, jobs=jobs)
 
 
 def _server_beside(stage: Stage, waiting: int) -> float:
@@ -53,10 +53,10 @@ def _server_of(stage: Stage, workers: int) -> float:
                 child.check()
 
         meters[0].wait(lambda: stage.workers() == workers, alive=alive, timeout=DRAIN_TIMEOUT)
-        call(producers.bulk, stage.url, task=noop.name, jobs=1000)
+        call(producers.bulk, stage.url, task=counted.name, jobs=1000)
         meters[0].wait(lambda: not stage.waiting_entries(), alive=alive, timeout=DRAIN_TIMEOUT)
         cpu = stage.cpu_seconds()
-        call(producers.bulk, stage.url, task=noop.name, jobs=jobs)
+        call(producers.bulk, stage.url, task=counted.name, jobs=jobs)
         meters[0].wait(lambda: not stage.waiting_entries(), alive=alive, timeout=DRAIN_TIMEOUT)
         return (stage.cpu_seconds() - cpu) / jobs * 1e6
 

@@ -12,6 +12,7 @@ from tests.support.ledger import Reading, Run
 
 # Policies whose locks outlive every run of their jobs.
 UNTIL_DONE, RENEWED = "done-", "-renew"
+WAKING = 0.1e9  # ns: the job that a worker was about to begin when it was stopped begins when it wakes up
 LATEST_WINS = ("-replace", "-rerun")
 
 
@@ -87,7 +88,7 @@ class Evidence:
         if killed is not None and run.started <= killed and in_time(killed):
             return True
         return any(
-            run.started <= until and in_time(since) and until - since > 0.5e9 * self.lease
+            run.started <= until + WAKING and in_time(since) and until - since > 0.5e9 * self.lease
             for since, until in self.harm.stopped.get(run.pid, ())
         )
 

@@ -30,6 +30,7 @@ MOST_CREDIT = 2000  # jobs
 MOST_WEIGHTED = 500  # jobs, where they are to run by weight: those at hand run frame by frame in turn
 MOST_UNSETTLED = 4000  # jobs that have ended and of which the server does not know yet
 AHEAD = 0.1  # seconds of work that may wait for a slot
+TURNS = 4  # of a slot, by which the rate is known without waiting
 MOST_ENTRIES = 1000  # of one read
 LONGEST_WAIT = 1.0  # seconds
 WAIT_OF_LEASE = 0.25
@@ -140,8 +141,9 @@ class Fetcher:
         runner = self._runner
         now, finished = time.monotonic(), runner.finished
         since, before = self._measured
-        if now - since >= AHEAD / 2:
-            rate = (finished - before) / (now - since)
+        # A moment tells little, since slow jobs may end together in it; unless each slot has had several.
+        if now - since >= AHEAD / 2 or finished - before > TURNS * len(runner.slots):
+            rate = (finished - before) / max(now - since, 1e-6)
             self._rate = max(rate, 0.7 * self._rate)
             self._measured = (now, finished)
         if runner.unsettled > MOST_UNSETTLED:

@@ -81,7 +81,7 @@ def _worker_growth(stage: Stage) -> float:
 
 
 FIGURES = [
-    Figure("server, 5,000,000 wait", "us/job", _many, _few, less_is_better=True, bounds={6: 1.25}, once=True, steady=False),
+    Figure("server, 5,000,000 wait", "us/job", _many, _few, less_is_better=True, bounds={6: 1.25}, steady=False),
     Figure("server, 64 workers", "us/job", _crowd, _alone, less_is_better=True, bounds={6: 1.25}, once=True, steady=False),
     Figure("memory of a worker", "B/job", _worker_growth, less_is_better=True, bounds={6: 0.5}, once=True, steady=False),
 ]

@@ -16,10 +16,10 @@ from collections.abc import Callable, Collection
 
 from fastq.broker import requests
 from fastq.broker.broker import Broker
-from fastq.config import Config
 from fastq.errors import BrokerError
 from fastq.fleet.child import Child
 from fastq.keys import QueueKeys, queue_keys
+from fastq.worker.handover import config_of
 from fastq.worker.heart import TELLS_EVERY
 
 _log = logging.getLogger("fastq.fleet")
@@ -32,14 +32,7 @@ class Home:
     """Where the queues of a program are. `told`: what a child says first."""
 
     def __init__(self, told: str) -> None:
-        options = json.loads(told)
-        self._config = Config(
-            options["url"],
-            options["namespace"],
-            lease=options["lease"],
-            max_crashes=options["max_crashes"],
-            redis_options=options["redis_options"],
-        )
+        self._config = config_of(json.loads(told))
         self._broker = Broker(self._config)
         # A connection that died unheard has to be noticed, and replaced, well within the lease.
         self._client = self._broker.new_client(timeout=self._config.lease / 3, patience=self._config.lease / 3)

@@ -31,6 +31,7 @@ from fastq.broker.broker import Broker
 from fastq.config import Config
 from fastq.errors import BrokerError
 from fastq.keys import QueueKeys, queue_keys
+from fastq.worker.handover import config_of, words_of
 
 _log = logging.getLogger("fastq.worker")
 
@@ -43,6 +44,8 @@ class Heart:
     """The worker's end: starts the process, tells it where to beat, and knows when the last beat was taken."""
 
     def __init__(self, config: Config) -> None:
+        """Raises ConfigError when the process could not be told how to reach the server."""
+        words_of(config)
         self._config = config
         self._process: asyncio.subprocess.Process | None = None
         self._names: set[tuple[str, str]] = set()
@@ -104,10 +107,7 @@ class Heart:
 
     def _introduce(self, **more: Any) -> None:
         """Tell a heart that has just come all that it has to know."""
-        options = {"url": self._config.endpoint().url, "namespace": self._config.namespace, "lease": self._config.lease,
-                   "max_crashes": self._config.max_crashes, "redis_options": _plain(self._config.redis_options),
-                   **more}  # fmt: skip
-        self._write(json.dumps(options))
+        self._write(json.dumps({**words_of(self._config), **more}))
         for queue, worker in self._names:
             self._write(f"+ {queue} {worker}")
 
@@ -148,10 +148,6 @@ class Heart:
             process.stdin.write(line.encode() + b"\n")
 
 
-def _plain(options: Any) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if isinstance(value, str | int | float | bool)}
-
-
 # --- the process
 
 
@@ -160,11 +156,11 @@ class _Beats:
 
     def __init__(self, options: dict[str, Any]) -> None:
         self._worker_pid = options["pid"]
-        config = Config(options["url"], options["namespace"], lease=options["lease"], redis_options=options["redis_options"])
+        config = config_of(options)
         # A connection that died unheard has to be noticed, and replaced, well within the lease.
         self._client = Broker(config).new_sync_client(timeout=config.lease / 3, patience=config.lease / 3)
-        self._namespace = options["namespace"]
-        self._period = min(1.0, options["lease"] / 5)
+        self._namespace = config.namespace
+        self._period = min(1.0, config.lease / 5)
         self._names: dict[str, list[str]] = {}
         self._stepped = time.monotonic()
         self._told = 0.0  # when it last complained

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import redis as redis_py
 
+from fastq import ConfigError, FastQ
 from fastq.keys import queue_keys
 from tests.support import process
 from tests.support.proxy import Proxy
@@ -220,3 +221,26 @@ def test_a_key_that_something_else_has_written_loses_no_ends_once_it_is_gone(own
     own.wait_settled()
     process.wait_until(lambda: own.stat("succeeded") == 10)
     assert own.ledger.read().repeated() == {}
+
+
+# --- what the process that beats for a worker is told
+
+
+def test_a_password_from_a_provider_reaches_the_process_that_beats(bench_on: Callable[..., Bench]) -> None:
+    with Server(password="secret") as server:
+        provider = redis_py.UsernamePasswordCredentialProvider(password="secret")
+        url = f"redis://127.0.0.1:{server.port}/0"
+        bench = bench_on(url, server.client(), lease=1.0, redis_options={"credential_provider": provider})
+        bench.task["note"].using(delay=2).enqueue("after the lease")  # a worker without a beat starts nothing then
+        bench.task["nap"].enqueue("long", 2.5)
+
+        bench.burst()
+
+        assert bench.ledger.read().missing(["long", "after the lease"]) == set()
+
+
+def test_an_option_that_cannot_be_handed_over_is_refused_when_the_worker_is_made(url: str, namespace: str) -> None:
+    app = FastQ(url, namespace=namespace, redis_options={"credential_provider": lambda: ("default", "secret")})
+
+    with pytest.raises(ConfigError, match=r"redis_options\['credential_provider'\] cannot be handed"):
+        app.worker(burst=True).run()

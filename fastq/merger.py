@@ -1,4 +1,5 @@
-"""Concurrent async enqueues: those of one tick of the event loop share one script call, and plain ones its frames."""
+"""Concurrent async enqueues: those of one tick of the event loop share script calls, and plain ones their frames."""
+
 from __future__ import annotations
 
 import asyncio
@@ -9,6 +10,8 @@ from fastq.broker.requests import Refusal, Request
 from fastq.bulk import Gathering
 from fastq.errors import BrokerError
 from fastq.route import Encoded, Route
+
+MOST = 64  # jobs in a call, a frame of plain ones: the server works on them while the next are encoded and earlier callers told
 
 Send = Callable[[Request[list[Refusal]]], Awaitable[list[Refusal]]]
 Waiter = asyncio.Future["Refusal | None"]
@@ -39,7 +42,7 @@ class Merger:
         waiter: Waiter = loop.create_future()
         gathering.add(len(waiters), route, job, now_ms)
         waiters.append(waiter)
-        if gathering.full:
+        if gathering.full or len(waiters) == MOST:
             self._flush(route.queue, batch)
         return waiter
 

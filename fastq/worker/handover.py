@@ -27,7 +27,7 @@ def words_of(config: Config) -> dict[str, Any]:
         "namespace": config.namespace,
         "lease": config.lease,
         "max_crashes": config.max_crashes,
-        "path": sys.path,
+        "path": [folder for folder in sys.path if isinstance(folder, str)],
         "redis_options": options,
     }
 

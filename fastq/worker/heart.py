@@ -45,8 +45,8 @@ class Heart:
 
     def __init__(self, config: Config) -> None:
         """Raises ConfigError when the process could not be told how to reach the server."""
-        words_of(config)
         self._config = config
+        self._words = words_of(config)
         self._process: asyncio.subprocess.Process | None = None
         self._names: set[tuple[str, str]] = set()
         self.last_beat = time.monotonic()  # a worker joins its queues later, and to join is to give a sign of life
@@ -107,7 +107,7 @@ class Heart:
 
     def _introduce(self, **more: Any) -> None:
         """Tell a heart that has just come all that it has to know."""
-        self._write(json.dumps({**words_of(self._config), **more}))
+        self._write(json.dumps({**self._words, **more}))
         for queue, worker in self._names:
             self._write(f"+ {queue} {worker}")
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from fastq.codec import Frame, Message
+from fastq.config import Config
 from fastq.task import Task
 from fastq.worker.executor import Executor
 from fastq.worker.heart import Heart
@@ -35,7 +36,10 @@ class Turn:
 
 
 class NoHeart(Heart):
-    """Nobody judges this worker."""
+    """Nobody judges this worker, and there is no process to tell how to reach the server."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(replace(config, redis_options={}))
 
     @property
     def well_until(self) -> float:

@@ -20,6 +20,7 @@ from fastq import (
     Unique,
     current_job,
 )
+from fastq.testing import Testing
 
 
 def states(testing) -> list[tuple[str, str]]:
@@ -267,8 +268,6 @@ def test_nothing_of_a_test_stays_on_the_server(app, url, redis):
     task = app.task(name="t", unique=Unique(ttl=60), result_ttl=60)(lambda n: None)
     before = set(redis.keys("test-*"))
 
-    from fastq.testing import Testing
-
     with Testing(app, url) as t:
         for n in range(3):
             task.using(job_id=str(n)).enqueue(n)
@@ -384,3 +383,18 @@ def test_middleware_is_around_calls_and_runs_under_test_too(app):
 
         assert t.outcomes[0].result == 5
     assert seen == [("enqueue", "t"), ("run", "t")]
+
+
+def test_redis_options_that_no_other_process_could_have_are_no_matter_here(url):
+    class Local(dict):
+        """Pickle takes none of it."""
+
+    app = FastQ(url, redis_options={"socket_keepalive_options": Local()})
+    ran = []
+    note = app.task(name="note")(lambda n: ran.append(n))
+
+    with Testing(app, url) as t:
+        note.enqueue(1)
+        t.run()
+
+    assert ran == [1]

@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("there is no such figure: " + ", ".join(figure.name for figure in ALL if figure.bounds))
     print(*environment.lines(), sep="\n", flush=True)
     figures = [figure for figure in asked if any(row[1] is figure for row in table)]
-    taken = measure(figures, given.runs, given.scale, _tell, aof=given.aof)
+    taken = measure(figures, given.runs, given.scale, aof=given.aof)
     print(*environment.lines()[-1:], "", HEAD, sep="\n")
     missed = 0
     for issue, figure, bound in table:
@@ -57,10 +57,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.scale != 1:
         print(f"\nAt {given.scale:g} of the load: a quick look, not the figures of the issues.")
     return 1 if missed else 0
-
-
-def _tell(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 def _row(issue: int, figure: Figure, runs: Runs, bound: float) -> str:

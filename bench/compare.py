@@ -72,7 +72,7 @@ def _compare_now(given: argparse.Namespace) -> int:
     if given.only:
         figures = [figure for figure in figures if any(part in figure.name for part in given.only)]
     print(*environment.lines(), sep="\n", flush=True)
-    taken = measure(figures, given.runs, SCALE, lambda line: print(line, file=sys.stderr, flush=True))
+    taken = measure(figures, given.runs, SCALE)
     changes = []
     for figure in figures:
         runs = taken[figure.name]

@@ -13,6 +13,7 @@ import redis
 import uvloop
 
 from bench.children import begin, memory_bytes
+from bench.pace import pace
 from bench.tasks import TEXT, app, first, lag, lag_of_some, noop
 from fastq.broker import requests
 
@@ -83,22 +84,17 @@ def evalsha(jobs: int) -> float:
 
 def steady(jobs: int, per_second: float) -> None:
     """Enqueue `lag` jobs at a steady pace."""
-    lag.enqueue(time.monotonic())
-    next_at = time.monotonic()
-    for _ in range(jobs - 1):
-        next_at += 1 / per_second
-        time.sleep(max(0.0, next_at - time.monotonic()))
+    for _ in pace(jobs, per_second):
         lag.enqueue(time.monotonic())
 
 
 def paced(jobs: int, per_second: float) -> None:
-    """Enqueue `lag_of_some` jobs in bulk at a steady pace, 200 times a second."""
+    """Enqueue `lag_of_some` jobs in bulk at a steady pace, about 200 times a second."""
     batch = int(per_second / 200)
-    begun = time.monotonic()
-    for number in range(0, jobs, batch):
-        time.sleep(max(0.0, begun + number / per_second - time.monotonic()))
+    for number in pace(-(-jobs // batch), per_second / batch):
         now = time.monotonic()
-        lag_of_some.enqueue_many(((one, now) for one in range(number, min(number + batch, jobs))), handles=False)
+        some = range(number * batch, min((number + 1) * batch, jobs))
+        lag_of_some.enqueue_many(((one, now) for one in some), handles=False)
 
 
 def memory(jobs: int, handles: bool) -> float:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,19 @@ class Stage:
     def worker(self, meter: Meter) -> Child:
         """A worker process that tells `meter`."""
         return Child(work, self.url, meter=meter.path, concurrency=SLOTS)
+
+    @contextlib.contextmanager
+    def crew(self, meter: Meter, count: int) -> Iterator[Callable[[], None]]:
+        """So many worker processes that have joined; gives what raises when one of them has ended."""
+        with contextlib.ExitStack() as stack:
+            children = [stack.enter_context(self.worker(meter)) for _ in range(count)]
+
+            def alive() -> None:
+                for child in children:
+                    child.check()
+
+            meter.wait(lambda: self.workers() == count, alive=alive, timeout=DRAIN_TIMEOUT)
+            yield alive
 
     def drain(self, jobs: int) -> tuple[float, float]:
         """Jobs a second that one new worker process does of the `jobs` that wait, from the first until all are settled.

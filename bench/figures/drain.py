@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 
 from bench import producers
@@ -46,15 +45,7 @@ def _together(stage: Stage, workers: int) -> float:
     queue = FastQ(stage.url, namespace=noop.route.keys.namespace).queue()
     queue.pause()
     call(producers.bulk, stage.url, task=noop.name, jobs=jobs)
-    with contextlib.ExitStack() as stack:
-        meter = stack.enter_context(Meter())
-        children = [stack.enter_context(stage.worker(meter)) for _ in range(workers)]
-
-        def alive() -> None:
-            for child in children:
-                child.check()
-
-        meter.wait(lambda: stage.workers() == workers, alive=alive, timeout=30)
+    with Meter() as meter, stage.crew(meter, workers) as alive:
         queue.resume()
         meter.wait(lambda: not stage.waiting_entries(), alive=alive, timeout=DRAIN_TIMEOUT)
         return jobs / (time.monotonic() - meter.first)

@@ -17,6 +17,7 @@ from typing import Any
 from bench.figure import Figure
 from bench.figures.latency import percentile
 from bench.fleet_tasks import app, nap, rounds_of, sign, signed, spin
+from bench.pace import pace
 from bench.stage import Stage
 from fastq import FastQ, Task
 
@@ -48,24 +49,23 @@ class Fleet:
 
     def wait_serving(self, processes: int) -> None:
         """Wait until so many of its processes serve."""
-        deadline = time.monotonic() + TIMEOUT
-        while len(self._queue.workers()) < processes:
-            if time.monotonic() > deadline or self._program.poll() is not None:
-                raise TimeoutError("the fleet does not serve\n" + "\n".join(self.log[-10:]))
-            time.sleep(0.02)
+        self._wait(lambda: len(self._queue.workers()), processes, "processes serve")
 
     def wait_done(self, jobs: int) -> tuple[float, int]:
         """Wait until so many have; when that was seen, and how many it were then."""
-        deadline = time.monotonic() + TIMEOUT
-        while (done := self.done()) < jobs:
-            if time.monotonic() > deadline or self._program.poll() is not None:
-                raise TimeoutError(f"{done} of {jobs} jobs have ended\n" + "\n".join(self.log[-10:]))
-            time.sleep(0.02)
-        return time.monotonic(), done
+        return self._wait(self.done, jobs, "jobs have ended")
 
     def reload(self) -> None:
         """Replace all of its processes."""
         self._program.send_signal(signal.SIGHUP)
+
+    def _wait(self, count: Callable[[], int], least: int, what: str) -> tuple[float, int]:
+        deadline = time.monotonic() + TIMEOUT
+        while (counted := count()) < least:
+            if time.monotonic() > deadline or self._program.poll() is not None:
+                raise TimeoutError(f"{counted} of {least} {what}\n" + "\n".join(self.log[-10:]))
+            time.sleep(0.02)
+        return time.monotonic(), counted
 
     def _read(self) -> None:
         assert self._program.stderr is not None
@@ -155,9 +155,7 @@ def replacing(stage: Stage) -> list[float]:
 def _paced(enqueue: Callable[..., object], seconds: float, half_way: Callable[[], None]) -> int:
     """Enqueue at a steady pace; how many it were."""
     batches = int(seconds * PER_SECOND / BATCH)
-    begun = time.monotonic()
-    for batch in range(batches):
-        time.sleep(max(0.0, begun + batch * BATCH / PER_SECOND - time.monotonic()))
+    for batch in pace(batches, PER_SECOND / BATCH):
         now = time.monotonic()
         enqueue([(batch * BATCH + number, now) for number in range(BATCH)], handles=False)
         if batch == batches // 2:

@@ -36,10 +36,9 @@ def _half_way(stage: Stage) -> float:
     rate = loads.bulk(stage).rates.drain / 2
     jobs = int(stage.jobs(BUSY * 1000) / 1000 * rate) // LOOKED_AT * LOOKED_AT
     stage.clear()
-    with Meter() as meter, stage.worker(meter) as worker:
-        meter.wait(lambda: stage.workers() == 1, alive=worker.check, timeout=30)
+    with Meter() as meter, stage.crew(meter, 1) as alive:
         call(producers.paced, stage.url, jobs=jobs, per_second=rate)
-        meter.wait(lambda: meter.delay_count == jobs // LOOKED_AT, alive=worker.check, timeout=30)
+        meter.wait(lambda: meter.delay_count == jobs // LOOKED_AT, alive=alive, timeout=30)
         return 1000 * percentile(meter.delays, 0.99)
 
 

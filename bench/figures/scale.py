@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-
 from bench import producers
-from bench.children import Child, call, memory_bytes
+from bench.children import call, memory_bytes
 from bench.figure import Figure
 from bench.meter import Meter
 from bench.stage import DRAIN_TIMEOUT, Stage
@@ -44,20 +42,12 @@ def _server_of(stage: Stage, workers: int) -> float:
     """Microseconds of the server for a job that waits for one of so many workers."""
     stage.clear()
     jobs = stage.jobs(1_000_000)
-    with contextlib.ExitStack() as stack:
-        meters = [stack.enter_context(Meter()) for _ in range(workers)]
-        children: list[Child] = [stack.enter_context(stage.worker(meter)) for meter in meters]
-
-        def alive() -> None:
-            for child in children:
-                child.check()
-
-        meters[0].wait(lambda: stage.workers() == workers, alive=alive, timeout=DRAIN_TIMEOUT)
+    with Meter() as meter, stage.crew(meter, workers) as alive:
         call(producers.bulk, stage.url, task=counted.name, jobs=1000)
-        meters[0].wait(lambda: not stage.waiting_entries(), alive=alive, timeout=DRAIN_TIMEOUT)
+        meter.wait(lambda: not stage.waiting_entries(), alive=alive, timeout=DRAIN_TIMEOUT)
         cpu = stage.cpu_seconds()
         call(producers.bulk, stage.url, task=counted.name, jobs=jobs)
-        meters[0].wait(lambda: not stage.waiting_entries(), alive=alive, timeout=DRAIN_TIMEOUT)
+        meter.wait(lambda: not stage.waiting_entries(), alive=alive, timeout=DRAIN_TIMEOUT)
         return (stage.cpu_seconds() - cpu) / jobs * 1e6
 
 

@@ -2,7 +2,6 @@
 
 import threading
 import time
-from collections.abc import Iterator
 
 import redis
 
@@ -31,11 +30,7 @@ class Pulse:
 
     def silent_ns(self, since: int, until: int) -> int:
         """How much of that time the server was silent."""
-        return sum(self._within(since, until))
-
-    def _within(self, since: int, until: int) -> Iterator[int]:
-        for began, ended in self.silences:
-            yield max(0, min(ended, until) - max(began, since))
+        return sum(max(0, min(ended, until) - max(began, since)) for began, ended in self.silences)
 
     def _run(self) -> None:
         heard = time.monotonic_ns()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from itertools import chain
 from typing import Any, cast
 
-from fastq.broker.requests import Refusal, Request, enqueue, plain_frame, unique_frame
+from fastq.broker.requests import WAITING, Refusal, Request, enqueue, plain_frame, unique_frame
 from fastq.codec import EncodeError, Packer, PackResult, payload_error
 from fastq.errors import BulkError, PayloadError
 from fastq.job import KEPT_REFUSALS, BulkResult, Conflict, Duplicate, Handles, JobReader, uid_string
@@ -43,12 +43,15 @@ class Chunk:
 class Gathering:
     """Jobs of one queue on their way into a call, in the order in which they came."""
 
-    __slots__ = ("_groups", "_keys", "_laned", "_packer", "_size", "cost", "indexes")
+    __slots__ = ("_groups", "_keys", "_laned", "_lock_ttl_ms", "_locks", "_packer", "_size", "_values", "cost", "indexes")
 
     def __init__(self, keys: QueueKeys) -> None:
         self._keys = keys
         self._groups: list[Sequence[Arg]] = []
         self._packer = Packer()
+        self._lock_ttl_ms = 0  # of the locks of the jobs in the packer; 0: they have none
+        self._locks: list[bytes] = []
+        self._values: list[bytes] = []
         self._laned = False
         self._size = 0
         self.cost = 0
@@ -60,16 +63,22 @@ class Gathering:
         return self.cost >= CALL_COST or self._size >= CALL_BYTES
 
     def add(self, index: int, route: Route, job: Encoded, now_ms: int) -> None:
-        """Take in a job; plain ones that follow each other share frames."""
+        """Take in a job; plain ones that follow each other share frames, and so do those whose locks live as long."""
         self.indexes.append(index)
         self.cost += route.cost
         self._size += len(job.message)
-        if job.plain:
-            self._packer.add(job.message)
-            return
-        self._take_frames()
         self._laned = self._laned or route.laned
-        self._groups.append(route.group(job, now_ms))
+        if not job.framed:
+            self._take_frames()
+            self._groups.append(route.group(job, now_ms))
+            return
+        if route.lock_ttl_ms != self._lock_ttl_ms:
+            self._take_frames()
+            self._lock_ttl_ms = route.lock_ttl_ms
+        self._packer.add(job.message)
+        if job.lock_key:
+            self._locks.append(self._keys.unique(job.lock_key))
+            self._values.append(job.uid + WAITING)
 
     def take(self) -> Chunk:
         """What was gathered; it begins anew."""
@@ -79,7 +88,17 @@ class Gathering:
         return chunk
 
     def _take_frames(self) -> None:
-        self._groups += [plain_frame(frame, count) for frame, count in self._packer.take()]
+        frames = self._packer.take()
+        if not self._lock_ttl_ms:
+            self._groups += [plain_frame(frame, count) for frame, count in frames]
+            return
+        begin = 0
+        for frame, count in frames:
+            end = begin + count
+            values, locks = b"".join(self._values[begin:end]), self._locks[begin:end]
+            self._groups.append(unique_frame(frame, count, self._lock_ttl_ms, values, locks))
+            begin = end
+        self._locks, self._values = [], []
 
 
 class Bulk:

@@ -1,4 +1,4 @@
-"""Concurrent async enqueues: those of one tick of the event loop share script calls, and plain ones their frames."""
+"""Concurrent async enqueues: those of one tick of the event loop share script calls, and the frames in them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fastq.bulk import Gathering
 from fastq.errors import BrokerError
 from fastq.route import Encoded, Route
 
-MOST = 64  # jobs in a call, a frame of plain ones: the server works on them while the next are encoded and earlier callers told
+MOST = 64  # jobs in a call, which is a frame: the server works on them while the next are encoded and earlier callers told
 
 Send = Callable[[Request[list[Refusal]]], Awaitable[list[Refusal]]]
 Waiter = asyncio.Future["Refusal | None"]

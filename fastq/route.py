@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fastq.broker.requests import plain_frame, single
+from fastq.broker.requests import WAITING, plain_frame, single, unique_frame
 from fastq.codec import EncodeError, Message, Template, encode_plain, new_uid, payload_error
 from fastq.config import Config
 from fastq.errors import PayloadError
@@ -24,16 +24,16 @@ Kwargs = dict[str, Any]
 
 
 class Encoded:
-    """One job, ready to be sent. `plain`: nothing but its message has to be written, so it may share a frame."""
+    """One job, ready to be sent. `framed`: nothing but its message and a lock has to be written, so it may share a frame."""
 
-    __slots__ = ("due_ms", "lock_key", "message", "plain", "uid")
+    __slots__ = ("due_ms", "framed", "lock_key", "message", "uid")
 
-    def __init__(self, uid: bytes, message: bytes, due_ms: int, lock_key: bytes, plain: bool) -> None:
+    def __init__(self, uid: bytes, message: bytes, due_ms: int, lock_key: bytes, framed: bool) -> None:
         self.uid = uid
         self.message = message
         self.due_ms = due_ms
         self.lock_key = lock_key
-        self.plain = plain
+        self.framed = framed
 
 
 class Route:
@@ -45,6 +45,7 @@ class Route:
     __slots__ = (
         "_at_ms",
         "_delay_ms",
+        "_framed",
         "_id_key",
         "_id_ttl_ms",
         "_job_id",
@@ -110,10 +111,10 @@ class Route:
         held = unique is not None or bool(options.job_id)
         self.laned = held
         self.cost = UNIQUE_COST if held else 1
-        # Whole frames of unique jobs are for locks that the server only sets or not; any other kind needs a look at the job.
-        refuses = unique is None or (unique.on_conflict in ("raise", "skip") and not unique.renew)
-        scheduled = bool(self._delay_ms or self._at_ms)
-        self._packable = refuses and not (scheduled or tracked or options.job_id or self.validate)
+        # Frames of unique jobs are for locks that the server only sets or not; any other kind needs a look at the job.
+        refuses = unique is None or unique.on_conflict in ("raise", "skip")
+        self._framed = refuses and not (tracked or options.job_id)
+        self._packable = self._framed and not (self._delay_ms or self._at_ms or self.validate)
 
     @property
     def packable(self) -> bool:
@@ -138,7 +139,7 @@ class Route:
             message = self._with_headers(message)
         if self.validate and signature is not None:
             signature.decoder.decode(Message(message).payload)
-        return Encoded(uid, message, due_ms, lock_key, not (due_ms or lock_key or self._job_id or self._track_ms))
+        return Encoded(uid, message, due_ms, lock_key, self._framed and not due_ms)
 
     def _with_headers(self, message: bytes) -> bytes:
         call = OutgoingCall(self.task, self.queue, {})
@@ -154,8 +155,10 @@ class Route:
 
     def group(self, job: Encoded, now_ms: int) -> Sequence[Arg]:
         """The arguments of the script that add this job alone."""
-        if job.plain:
-            return plain_frame(job.message, 1)
+        if job.framed:
+            if not job.lock_key:
+                return plain_frame(job.message, 1)
+            return unique_frame(job.message, 1, self.lock_ttl_ms, job.uid + WAITING, (self.keys.unique(job.lock_key),))
         wait_ms = max(0, job.due_ms - now_ms)
         return single(
             job.message,

@@ -18,6 +18,7 @@ Arg = bytes | str | int | float
 
 pack_command: Callable[[tuple[Any, ...]], bytes] = hiredis.pack_command  # its stub knows tuples of one only
 
+WAITING = b"W"  # the state byte of the lock of a job that waits
 _STATES = {b"W": "waiting", b"S": "scheduled", b"R": "running", b"E": "ended", b"": "waiting"}
 
 

@@ -68,6 +68,48 @@ def test_many_calls_of_one_tick_keep_their_order(app, add, redis, namespace):
     assert [arguments(message)[0] for message in waiting(redis, namespace)[1:]] == [[n] for n in range(2_500)]
 
 
+@pytest.mark.parametrize("renew", [False, True])
+def test_unique_calls_of_one_tick_share_frames_and_each_has_its_own_lock(app, add, redis, namespace, renew):
+    send = app.task(name="send", unique=Unique(DAY, on_conflict="skip", renew=renew))(lambda a: None)
+    add.enqueue("first")
+    before = script_calls(redis)
+
+    jobs = asyncio.run(together(app, *(send.aenqueue(n) for n in range(100))))
+
+    assert script_calls(redis) - before == 2
+    assert [len(frame) for frame in frames(redis, namespace)] == [1, 64, 36]
+    messages = waiting(redis, namespace)[1:]
+    assert [message.uid for message in messages] == [job.raw_uid for job in jobs]
+    assert locks(redis, namespace) == {message.lock_key: message.uid for message in messages}
+    assert all(0 < redis.pttl(key) <= DAY * 1000 for key in redis.scan_iter(match=f"{namespace}:*unique*"))
+
+
+def test_locks_that_live_differently_long_keep_their_own_ttl_and_the_jobs_their_order(app, add, redis, namespace):
+    short, long = (app.task(name=f"for-{ttl}", unique=Unique(ttl))(lambda a: None) for ttl in (1000, 2000))
+    add.enqueue("first")
+    before = script_calls(redis)
+
+    calls = (add.aenqueue(0), short.aenqueue(1), short.aenqueue(2), long.aenqueue(3), add.aenqueue(4), short.aenqueue(5))
+    jobs = asyncio.run(together(app, *calls))
+
+    assert script_calls(redis) - before == 1
+    assert [message.uid for message in waiting(redis, namespace)[1:]] == [job.raw_uid for job in jobs]
+    ttls = {key.split(b":")[3]: redis.ttl(key) for key in redis.scan_iter(match=f"{namespace}:*unique*")}
+    assert 900 < ttls[b"for-1000"] <= 1000 < 1900 < ttls[b"for-2000"] <= 2000
+    assert len(list(redis.scan_iter(match=f"{namespace}:*unique*"))) == 4
+
+
+def test_duplicates_among_the_calls_of_one_tick_are_told_which_one_got_in(app, add, send, redis, namespace):
+    add.enqueue("first")
+
+    outcomes = asyncio.run(together(app, *(send.aenqueue(n % 70) for n in range(100))))
+
+    first, rest = outcomes[:70], outcomes[70:]
+    assert [message.uid for message in waiting(redis, namespace)[1:]] == [job.raw_uid for job in first]
+    assert all(isinstance(error, DuplicateJobError) for error in rest)
+    assert [error.job_uid for error in rest] == [job.uid for job in first[:30]]
+
+
 def test_jobs_of_every_kind_are_merged_and_each_caller_has_its_own_outcome(app, add, send, redis, namespace):
     add.using(job_id="taken").enqueue("first")
     holder = send.enqueue("held")

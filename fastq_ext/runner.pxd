@@ -29,7 +29,9 @@ cdef class Slot:
     cdef object cancelling              # of that task
     cdef readonly Run run               # the job in it
     cdef object coroutine               # of that job
-    cdef object context                 # of that job: a fresh copy for each
+    cdef object context                 # in which it runs
+    cdef object variables               # of that context
+    cdef Run own                        # what `current_run()` gives in that context
     cdef object waiter                  # the future that an idle slot waits for
     cdef bint entered                   # that context is the current one already
     cdef bint suspended                 # the job has given way to the event loop at least once
@@ -39,6 +41,8 @@ cdef class Slot:
     cdef object step(self, object error)
     cdef object drive(self, object error)
     cdef int begin(self, Holding holding, Entry entry, int place, Line line, bytes changed, double now) except -1
+    cdef int furnish(self) except -1
+    cdef int tidy(self) except -1
     cdef object leave(self)
     cdef bint stained(self)
 

@@ -1,7 +1,8 @@
 """The slots that run jobs: no task, timer or lock is made for a job, and one that ends at once never goes back to the event loop.
 
-A slot is awaited by one asyncio task for as long as it lives. It drives the coroutines of its jobs itself, each in its own copy of
-the context, so `asyncio.current_task`, `asyncio.timeout` and cancellation work in them as in a task of their own.
+A slot is awaited by one asyncio task for as long as it lives. It drives the coroutines of its jobs itself, each in a context of its
+own, so `asyncio.current_task`, `asyncio.timeout` and cancellation work in them as in a task of their own. A context in which a job
+has left no trace, and that nobody has copied, is as good as new: the next job gets it.
 """
 cimport cython
 
@@ -37,6 +38,22 @@ cdef extern from "Python.h":
     PyObject* PyContextVar_Set(object var, object value) except NULL
     object PyObject_Call(object callable, object args, PyObject* kwargs)
     void Py_DECREF(PyObject* thing)
+    ctypedef int (*visitproc)(PyObject* thing, void* arg) noexcept
+    ctypedef struct PyTypeObject:
+        int (*tp_traverse)(PyObject* thing, visitproc visit, void* arg) noexcept
+    PyTypeObject* Py_TYPE(object thing)
+
+
+cdef extern from *:
+    """
+    /* Without the global lock, nobody can know how many others hold a thing. */
+    #ifdef Py_GIL_DISABLED
+    #define HELD_BY_JUST(thing, holders) 0
+    #else
+    #define HELD_BY_JUST(thing, holders) (Py_REFCNT(thing) == (holders))
+    #endif
+    """
+    bint HELD_BY_JUST(PyObject* thing, int holders)
 
 
 cdef extern from "<time.h>" nogil:
@@ -67,6 +84,28 @@ def current_run():
 def set_current_run(run):
     """What `current_run()` gives from here on, in a process that runs jobs for its worker."""
     _current.set(run)
+
+
+cdef struct Visited:
+    PyObject* owner_type
+    PyObject* thing
+    int things
+
+
+cdef int visit(PyObject* thing, void* arg) noexcept:
+    cdef Visited* visited = <Visited*>arg
+    if thing != visited.owner_type:     # heap types are visited by their instances
+        visited.thing = thing
+        visited.things += 1
+    return 0
+
+
+cdef PyObject* variables_of(context):
+    """What a context that nobody is in refers to: its variables, which its copies share. NULL if there is not just one such thing."""
+    cdef Visited visited
+    visited.owner_type, visited.thing, visited.things = <PyObject*>Py_TYPE(context), NULL, 0
+    Py_TYPE(context).tp_traverse(<PyObject*>context, visit, &visited)
+    return visited.thing if visited.things == 1 else NULL
 
 
 cdef inline double monotonic() noexcept:
@@ -186,6 +225,7 @@ cdef class Slot:
             coroutine.close()
         finally:
             PyContext_Exit(context)
+            self.tidy()
 
     cdef object step(self, object error):
         """Goes on until there is something to wait for, which is returned; StopIteration ends the slot."""
@@ -217,6 +257,7 @@ cdef class Slot:
                     self.suspended = True
                     runner.wake(4)
                 return waits_for
+            self.tidy()
             now = self.left
             if self.stained():
                 runner.stain(self)
@@ -269,39 +310,70 @@ cdef class Slot:
         """Starts the coroutine of a job; leaves none when the job cannot be started."""
         cdef Runner runner = self.runner
         cdef Frame frame = entry.frame
+        cdef double timeout
         if line is None:
             runner.lost(entry, place, None)
             return 0
-        cdef Run run = Run.__new__(Run)
-        run.holding, run.entry, run.place, run.line, run.slot = holding, entry, place, line, self
-        run.begun = now
-        run.timeout = line.timeout
+        timeout = line.timeout
+        message = None
         try:
             if message_flags(frame, place) & EXTRAS_FLAG:
-                run.timeout = frame[place].extras.get("timeout", line.timeout) or 0.0
+                timeout = frame[place].extras.get("timeout", line.timeout) or 0.0
             if changed is not None:
-                run.changed = Message(changed)
-                args, kwargs = line.decode_any(run.changed.payload)
+                message = Message(changed)
+                args, kwargs = line.decode_any(message.payload)
             else:
                 args, kwargs = line.decode(message_payload(frame, place), message_payload_size(frame, place))
         except Exception as error:
             runner.lost(entry, place, error)
             return 0
-        context = PyContext_Copy(runner.base)
-        PyContext_Enter(context)
+        if self.own is None:
+            self.furnish()
+        cdef Run run = self.own
+        run.holding, run.entry, run.place, run.line, run.slot = holding, entry, place, line, self
+        run.begun, run.timeout, run.changed = now, timeout, message
+        PyContext_Enter(self.context)
         try:
-            Py_DECREF(PyContextVar_Set(_current, run))
             coroutine = PyObject_Call(line.call, args, <PyObject*>kwargs if kwargs is not None else NULL)
         except BaseException as error:
-            PyContext_Exit(context)
+            PyContext_Exit(self.context)
+            run = None
+            self.tidy()
             if not isinstance(error, Exception):
                 raise
             # Nothing of the function has run: its arguments do not fit.
             runner.lost(entry, place, error)
             return 0
         self.entered = True     # `drive` follows at once
-        self.run, self.coroutine, self.context, self.suspended = run, coroutine, context, False
+        self.run, self.coroutine, self.suspended = run, coroutine, False
         runner.running += 1
+        return 0
+
+    cdef int furnish(self) except -1:
+        """Makes a Run and a context in which it is `current_run()`."""
+        cdef PyObject* variables
+        self.own = Run.__new__(Run)
+        self.context = PyContext_Copy(self.runner.base)
+        PyContext_Enter(self.context)
+        try:
+            Py_DECREF(PyContextVar_Set(_current, self.own))
+        finally:
+            PyContext_Exit(self.context)
+        variables = variables_of(self.context)
+        self.variables = <object>variables if variables != NULL else None
+        return 0
+
+    cdef int tidy(self) except -1:
+        """Keeps the Run and the context of a job that has left the slot for the next one, unless somebody else can see them still:
+        whoever holds the Run, the context, or a copy of it. A job that has set a variable leaves other variables behind."""
+        cdef Run run = self.own
+        cdef PyObject* variables = <PyObject*>self.variables
+        if (self.variables is not None and variables_of(self.context) == variables and HELD_BY_JUST(variables, 2)
+                and HELD_BY_JUST(<PyObject*>self.context, 1) and HELD_BY_JUST(<PyObject*>run, 3)):
+            run.holding = run.entry = run.line = run.slot = run.changed = run.reason = run.ended = None
+            run.waits = run.heeded = False
+        else:
+            self.own = self.context = self.variables = None
         return 0
 
     cdef object leave(self):
@@ -320,7 +392,7 @@ cdef class Slot:
                 run.line.runs.add(took)
                 if message_attempt(run.entry.frame, run.place) == 1:
                     run.line.waits.add(max(0.0, run.begun + run.holding.clock_ahead - ready_ms(run) * 1e-3))
-        self.coroutine = self.context = self.run = None
+        self.coroutine = self.run = None
 
     cdef bint stained(self):
         """Whether the slot's task was left with a cancellation that would hit the next job."""

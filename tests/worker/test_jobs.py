@@ -5,6 +5,7 @@ import contextvars
 import itertools
 import threading
 import time
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -48,6 +49,108 @@ def test_context_variables_do_not_leak_from_job_to_job(bench: Bench) -> None:
         return before
 
     assert run_all(bench, look, [(f"j{i}",) for i in range(50)], concurrency=2) == ["nowhere"] * 50
+
+
+def test_a_variable_that_a_job_sets_and_sets_back_is_not_seen_by_the_next(bench: Bench) -> None:
+    async def look(name: str) -> list[str]:
+        before = PLACE.get()
+        token = PLACE.set(name)
+        inside = PLACE.get()
+        PLACE.reset(token)
+        return [before, inside, PLACE.get()]
+
+    seen = run_all(bench, look, [(f"j{i}",) for i in range(20)], concurrency=1)
+    assert seen == [["nowhere", f"j{i}", "nowhere"] for i in range(20)]
+
+
+def in_a_task(look: Callable[[], None], later: asyncio.Event) -> Any:
+    async def wait() -> None:
+        await later.wait()
+        look()
+
+    return asyncio.create_task(wait())
+
+
+def in_a_callback(look: Callable[[], None], later: asyncio.Event) -> Any:
+    waiter = asyncio.ensure_future(later.wait(), loop=asyncio.get_running_loop())
+    waiter.add_done_callback(lambda _: look())
+    return waiter
+
+
+def in_a_thread(look: Callable[[], None], later: asyncio.Event) -> Any:
+    return asyncio.create_task(then(later, asyncio.to_thread(look)))
+
+
+def in_a_copy(look: Callable[[], None], later: asyncio.Event) -> Any:
+    copy = contextvars.copy_context()
+    return asyncio.get_running_loop().create_task(then(later, run_in(copy, look)), context=contextvars.Context())
+
+
+async def then(later: asyncio.Event, what: Awaitable[Any]) -> None:
+    await later.wait()
+    await what
+
+
+async def run_in(context: contextvars.Context, look: Callable[[], None]) -> None:
+    context.run(look)
+
+
+@pytest.mark.parametrize("leave", [in_a_task, in_a_callback, in_a_thread, in_a_copy])
+def test_what_a_job_leaves_behind_sees_the_job_for_ever_and_not_the_next_one(bench: Bench, leave: Any) -> None:
+    jobs = 10
+    seen: dict[int, str] = {}
+    left: list[Any] = []
+    later = asyncio.Event()
+
+    async def body(number: int) -> str:
+        uid = current_job().uid
+        assert PLACE.get() == "nowhere"
+        if number % 2 == 0:
+            left.append(leave(lambda: seen.__setitem__(number, current_job().uid), later))
+        if number % 4 == 0:
+            PLACE.set("here")
+        if number == jobs - 1:
+            later.set()
+            await asyncio.gather(*left)
+            await asyncio.sleep(0)
+        assert current_job().uid == uid
+        return uid
+
+    context = contextvars.copy_context()  # one with many variables, parts of which a changed one shares with its origin
+    for variable in [contextvars.ContextVar(f"v{i}") for i in range(200)]:
+        context.run(variable.set, 0)
+    uids = context.run(run_all, bench, body, [(i,) for i in range(jobs)], concurrency=1)
+
+    assert len(set(uids)) == jobs
+    assert seen == {number: uids[number] for number in range(0, jobs, 2)}
+
+
+def test_what_a_job_has_kept_of_itself_stays_as_it_was(bench: Bench) -> None:
+    kept: list[Any] = []
+
+    async def body(number: int) -> str:
+        if number % 3 == 0:
+            kept.append(current_job())
+        if number % 3 == 1:
+            await asyncio.sleep(0)
+        return current_job().uid
+
+    uids = run_all(bench, body, [(i,) for i in range(12)], concurrency=1)
+
+    assert [job.uid for job in kept] == uids[::3]
+    assert len({job.fence for job in kept}) == 4
+
+
+def test_a_job_that_was_told_to_stop_leaves_the_next_untold(bench: Bench) -> None:
+    async def body(first: bool) -> Any:
+        if first:
+            await asyncio.sleep(5)
+        return current_job().cancelled, current_job().deadline is not None
+
+    seen = run_all(bench, body, [(True,), (False,), (False,)], concurrency=1, timeout=0.1)
+
+    assert isinstance(seen[0], asyncio.CancelledError)
+    assert seen[1:] == [(False, True)] * 2
 
 
 def test_timeouts_of_its_own_task_groups_and_the_current_task_work_in_a_job(bench: Bench) -> None:

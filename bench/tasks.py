@@ -9,7 +9,7 @@ from fastq import FastQ, Unique
 
 TEXT = "x" * 50  # with a number, the payload of all measured jobs
 LOCK = Unique(ttl=86_400)
-LOOKED_AT = 32
+LOOKED_AT = 128
 
 app = FastQ(namespace="bench")
 _meter: Meter

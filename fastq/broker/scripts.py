@@ -1,4 +1,4 @@
-"""The server-side scripts: read from `lua/`, their includes put in, known by their sha."""
+"""The server-side scripts: read from `lua/`, their includes and constants put in, known by their sha."""
 
 import enum
 import functools
@@ -8,10 +8,11 @@ import re
 from typing import NamedTuple
 
 _INCLUDE = re.compile(r"^-- @include (\w+)$\n", re.MULTILINE)
+_STATUS = re.compile(r"\bSTATUS\.(\w+)")
 
 
 class Status(enum.IntEnum):
-    """The first value of every script's answer; `lua/include/status.lua` holds the same table."""
+    """The first value of every script's answer, written `STATUS.OK` there."""
 
     OK = 0
     FULL = 1
@@ -31,29 +32,21 @@ class Script(NamedTuple):
 
 @functools.cache
 def load(name: str) -> Script:
-    """The script of `lua/<name>.lua`, each include in it once, before what needs it.
+    """The script of `lua/<name>.lua`, each include put in once, where it is first asked for.
 
-    Raises:
-        ValueError: an include asks for itself, by whatever way.
+    A script makes the functions that it includes anew whenever it runs: those that few calls need stand behind the way out of
+    the others.
     """
     folder = importlib.resources.files("fastq.broker") / "lua"
-    done: list[str] = []
-    parts: list[str] = []
+    done: set[str] = set()
 
-    def put_in(included: str, path: tuple[str, ...]) -> None:
-        if included in path:
-            raise ValueError(f"the includes of {name}.lua go in a circle: {' -> '.join((*path, included))}")
-        if included not in done:
-            text = (folder / "include" / f"{included}.lua").read_text("utf-8")
-            for needed in _INCLUDE.findall(text):
-                put_in(needed, (*path, included))
-            done.append(included)
-            parts.append(_INCLUDE.sub("", text))
+    def put_in(asked: re.Match[str]) -> str:
+        included = asked[1]
+        if included in done:
+            return ""
+        done.add(included)
+        return _INCLUDE.sub(put_in, (folder / "include" / f"{included}.lua").read_text("utf-8"))
 
-    text = (folder / f"{name}.lua").read_text("utf-8")
-    for included in _INCLUDE.findall(text):
-        put_in(included, ())
-    # The first line is the shebang with the script's flags and has to stay first.
-    shebang, rest = text.split("\n", 1)
-    source = "\n".join([shebang, *parts, _INCLUDE.sub("", rest)]).encode()
+    text = _INCLUDE.sub(put_in, (folder / f"{name}.lua").read_text("utf-8"))
+    source = _STATUS.sub(lambda named: str(Status[named[1]].value), text).encode()
     return Script(name, source, hashlib.sha1(source, usedforsecurity=False).hexdigest().encode())

@@ -3,7 +3,6 @@
 -- KEYS  1 prefix of the queue
 -- ARGV  1 now ms, or "" · 2.. worker ids
 -- Returns {OK, 1 | 0 per worker}: 0 for one that has not joined or is fenced
--- @include status
 -- @include clock
 -- @include member
 local prefix, given, workers = KEYS[1], ARGV[1], ARGV

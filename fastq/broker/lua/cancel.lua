@@ -5,7 +5,6 @@
 -- KEYS  1 prefix of the queue
 -- ARGV  1 uid, or "" · 2 explicit id, or "" · 3 now ms, or ""
 -- Returns {OK, 1 if it will not start any more, else 0} | {MISSING}: nobody uses this id
--- @include status
 -- @include clock
 -- @include head
 -- @include holder

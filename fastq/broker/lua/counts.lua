@@ -4,7 +4,6 @@
 -- ARGV  1 most entries in hand to look into
 -- Returns {OK, gate, jobs in hand, scheduled, dead, workers, counters}: gate "" | "cancelled" | "paused"; counters a flat list of
 --         names and numbers. Of more entries than were looked into, the jobs in hand are estimated.
--- @include status
 -- @include body
 -- @include unsettled
 local prefix, limit = KEYS[1], tonumber(ARGV[1])

@@ -4,7 +4,6 @@
 -- ARGV  1 now ms, or "" · 2.. uids, at most 200
 -- Returns {OK, jobs deleted, uids that were looked at}: fewer than were given when the first jobs were large; the others are for
 --         the next call
--- @include status
 -- @include clock
 -- @include head
 -- @include finish

@@ -7,10 +7,50 @@
 -- Returns {OK, refusals} with per refusal: index, "duplicate" | "conflict", uid of the holder, its state byte, ms left,
 --         what came of it: "raise" | "skipped" | "replaced" | "rerun"
 --         {FULL, jobs that wait} | {STALE}: a later call of the lane was seen
--- @include status
--- @include clock
+local prefix = KEYS[1]
+local lane, number, given, jobs, bound, arg = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], tonumber(ARGV[5]), ARGV
+local call, sub, stream, stats = redis.call, string.sub, prefix .. 'stream', prefix .. 'stats'
+
+-- What is called most often: a plain job that comes alone.
+if lane == '' and bound == 0 and #arg == 7 then
+  call('XADD', stream, '*', 'f', arg[7])
+  call('HINCRBY', stats, 'enqueued', jobs)
+  call('HINCRBY', stats, 'waiting', jobs)
+  return {STATUS.OK, {}}
+end
+
+local lane_key, lane_ms = prefix .. 'lane:' .. lane, 600000
 -- @include answered
+if lane ~= '' then
+  local reply, stale = answered(lane_key, number)
+  if reply then return reply end
+  if stale then return {STATUS.STALE} end
+end
+if bound > 0 then
+  local waiting = tonumber(call('HGET', stats, 'waiting') or 0) + call('ZCARD', prefix .. 'scheduled')
+  if waiting + tonumber(jobs) > bound then return {STATUS.FULL, waiting} end
+end
+
 -- @include answer
+local function reply(refusals)
+  local said = {STATUS.OK, refusals}
+  if lane == '' then return said end
+  return answer(lane_key, number, said, lane_ms)
+end
+
+-- Most calls bring frames of plain jobs and nothing else.
+local at, plain = 6, 0
+while at <= #arg and string.byte(arg[at]) == 70 do -- F
+  call('XADD', stream, '*', 'f', arg[at + 1])
+  plain, at = plain + tonumber(sub(arg[at], 2)), at + 2
+end
+if at > #arg then
+  call('HINCRBY', stats, 'enqueued', jobs)
+  call('HINCRBY', stats, 'waiting', jobs)
+  return reply({})
+end
+
+-- @include clock
 -- @include count
 -- @include bump
 -- @include mark
@@ -18,22 +58,8 @@
 -- @include frames
 -- @include head
 -- @include instead
-local prefix = KEYS[1]
-local lane, number, given, jobs, bound, arg = ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV
-local call, sub, stream, lane_key, lane_ms = redis.call, string.sub, prefix .. 'stream', prefix .. 'lane:' .. lane, 600000
-
-if lane ~= '' then
-  local reply, stale = answered(lane_key, number)
-  if reply then return reply end
-  if stale then return {STATUS.STALE} end
-end
-if bound > 0 then
-  local waiting = tonumber(call('HGET', prefix .. 'stats', 'waiting') or 0) + call('ZCARD', prefix .. 'scheduled')
-  if waiting + jobs > bound then return {STATUS.FULL, waiting} end
-end
-
 -- `taken`: the locks and ids of jobs that are not written yet; they are given back if a write fails.
-local refusals, counters, taken, singles, index, waiting, now, parking = {}, {}, {}, {}, 0, 0, nil, nil
+local refusals, counters, taken, singles, index, waiting, now, parking = {}, {}, {}, {}, plain, plain, nil, nil
 
 local function refuse(kind, place, key, task, outcome, holder)
   holder = holder or call('GET', key) or ''
@@ -161,7 +187,6 @@ local function single(message, due, lock, lock_ttl, id, id_ttl, track, max_wait)
 end
 
 local function run()
-  local at = 6
   while at <= #arg do
     local kind, n = string.byte(arg[at]), 1
     if kind == 71 then -- G
@@ -192,6 +217,4 @@ end
 local refused = #refusals / 6
 counters.enqueued, counters.waiting = index - refused, waiting
 count(prefix, counters)
-local reply = {STATUS.OK, refusals}
-if lane == '' then return reply end
-return answer(lane_key, number, reply, lane_ms)
+return reply(refusals)

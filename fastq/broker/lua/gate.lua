@@ -3,7 +3,6 @@
 -- KEYS  1 prefix of the queue
 -- ARGV  1 "pause" | "resume"
 -- Returns {OK, 1 if that changed anything, else 0}
--- @include status
 local prefix, what = KEYS[1], ARGV[1]
 local gate = prefix .. 'gate'
 local paused = redis.call('GET', gate) == 'paused'

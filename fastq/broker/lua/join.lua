@@ -4,7 +4,6 @@
 -- KEYS  1 prefix of the queue
 -- ARGV  1 worker id · 2 now ms, or ""
 -- Returns {OK, jobs that were added anew because the group had been lost}
--- @include status
 -- @include clock
 -- @include above
 -- @include body

@@ -5,7 +5,6 @@
 -- ARGV  1 worker id · 2 now ms, or "" · 3 1 if it died, 0 if it ends well · 4 most entries to take
 --       5 most crashes of a job
 -- Returns {OK, jobs brought back, 1 if the call must be repeated}
--- @include status
 -- @include clock
 -- @include reclaim
 -- @include remove

@@ -4,7 +4,6 @@
 -- ARGV  1.. lock keys as messages carry them, at most 200
 -- Returns {OK, lock}: a lock is {value, ms left, state of its holder}, false where there is none. A job whose start nobody has to
 --         ask for is "waiting" while it runs.
--- @include status
 local prefix, suffixes = KEYS[1], ARGV
 local call, names, locks = redis.call, {W = 'waiting', S = 'scheduled', R = 'running', E = 'ended'}, {}
 for i = 1, #suffixes do

@@ -4,7 +4,6 @@
 -- KEYS  1 prefix of the queue
 -- ARGV  1 "look" | "release" · 2.. lock keys as messages carry them, at most 200
 -- Returns {OK, lock keys without a job}
--- @include status
 local prefix, act, suffixes = KEYS[1], ARGV[1], ARGV
 local call, pending, found = redis.call, prefix .. 'pending', {}
 local idle = call('XLEN', prefix .. 'stream') + call('XLEN', prefix .. 'front') + call('XLEN', prefix .. 'suspects') == 0

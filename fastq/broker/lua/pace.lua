@@ -4,7 +4,6 @@
 -- ARGV  1 now ms, or "" · 2 minutes to look back at the most
 -- Returns {OK, now ms, ms that the oldest waiting job has been in its stream or -1, counters then}: a flat list of names and
 --         numbers, with the ms of that time as "at"; empty if nobody has noted them (no worker ticked)
--- @include status
 -- @include clock
 -- @include delivered
 local prefix, given, minutes = KEYS[1], ARGV[1], tonumber(ARGV[2])

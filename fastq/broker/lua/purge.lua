@@ -4,7 +4,6 @@
 -- KEYS  1 prefix of the queue
 -- ARGV  1 now ms, or "" · 2 jobs after which the call ends
 -- Returns {OK, jobs deleted, 1 if there is more to delete, else 0}
--- @include status
 -- @include clock
 -- @include head
 -- @include split

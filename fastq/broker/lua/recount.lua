@@ -3,7 +3,6 @@
 -- KEYS  1 prefix of the queue
 -- ARGV  1 "stream" | "front" | "suspects" · 2 id after which to begin, or "": the last that a worker has got · 3 most entries
 -- Returns {OK, jobs, id of the last entry counted, or "" if there is no more}
--- @include status
 -- @include delivered
 -- @include unsettled
 local prefix, name, after, limit = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])

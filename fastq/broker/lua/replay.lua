@@ -6,7 +6,6 @@
 -- ARGV  1 now ms, or "" · 2.. uids, at most 200
 -- Returns {OK, answers}: per uid 1 replayed, 0 it is not dead, 2 its lock is held, 3 its id is in use. There are fewer answers
 --         than uids when the first jobs were large: the others are for the next call.
--- @include status
 -- @include clock
 -- @include head
 -- @include frames

@@ -14,16 +14,70 @@
 --       back: jobs, frame
 --       results: uid, ms to keep, value
 -- Returns {OK, locks that were no longer the job's} | {FENCED} | {STALE}
--- @include status
--- @include clock
+local prefix, worker, number, given, handed_out, arg = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4]), ARGV
+local call, sub, calls = redis.call, string.sub, prefix .. 'calls:' .. worker
+
 -- @include member
 -- @include answered
--- @include answer
--- @include head
+if not member(prefix, worker) then return {STATUS.FENCED} end
+local reply, stale = answered(calls, number)
+if reply then return reply end
+if stale then return {STATUS.STALE} end
+
+local at, counters, progress = 5, {waiting = -handed_out}, prefix .. 'progress'
+
+for lane = 1, 3 do
+  local n, stream = tonumber(arg[at]), lane == 1 and 'stream' or lane == 2 and 'front' or 'suspects'
+  for from = at + 1, at + n, 1000 do
+    local to = math.min(from + 999, at + n)
+    call('XACK', prefix .. stream, 'fastq', unpack(arg, from, to))
+    call('XDEL', prefix .. stream, unpack(arg, from, to))
+    -- Only frames of many jobs have progress; an entry is looked up there when there is any at all.
+    if call('EXISTS', progress) == 1 then call('HDEL', progress, unpack(arg, from, to)) end
+  end
+  at = at + 1 + n
+end
+
+local n = tonumber(arg[at])
+for i = at + 1, at + 2 * n, 2 do call('HSET', progress, arg[i], arg[i + 1]) end
+at = at + 1 + 2 * n
+
 -- @include bump
+-- @include lost
+-- Locks of the plain kind go in two commands, unless a later call or a parked job may wait for one of them.
+local suffix_at, locks, uids, first = #prefix + 8, tonumber(arg[at]), arg[at + 1], at + 2 -- a suffix is what is behind "unique:"
+local awaited = locks > 0 and call('EXISTS', prefix .. 'pending', prefix .. 'parking') > 0
+local mine = {}
+for begin = 1, awaited and 0 or locks, 1000 do
+  local last = math.min(begin + 999, locks)
+  local owners = call('MGET', unpack(arg, first + begin - 1, first + last - 1))
+  for i = begin, last do
+    local lock, owner = arg[first + i - 1], owners[i - begin + 1]
+    if owner and sub(owner, 1, 16) == sub(uids, 16 * i - 15, 16 * i) then mine[#mine + 1] = lock
+    else lost(counters, sub(lock, suffix_at)) end
+  end
+end
+for begin = 1, #mine, 1000 do call('DEL', unpack(mine, begin, math.min(begin + 999, #mine))) end
+at = at + 1 + (locks > 0 and 1 + locks or 0)
+
+n = tonumber(arg[at])
+for i = at + 1, at + 2 * n, 2 do bump(counters, arg[i], tonumber(arg[i + 1])) end
+at = at + 1 + 2 * n
+
+-- @include count
+-- @include answer
+local function done()
+  count(prefix, counters)
+  return answer(calls, number, {STATUS.OK, counters.locks_lost or 0}, 86400000)
+end
+
+-- Most reports end here: the five sections that follow are empty.
+if not awaited and #arg == at + 4 then return done() end
+
+-- @include clock
+-- @include head
 -- @include mark
 -- @include later
--- @include lost
 -- @include above
 -- @include split
 -- @include release
@@ -31,69 +85,20 @@
 -- @include unstart
 -- @include finish
 -- @include bury
--- @include count
-local prefix, worker, number, given, handed_out, arg = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4]), ARGV
-local call, sub, calls, at = redis.call, string.sub, prefix .. 'calls:' .. worker, 5
+local now, handed = clock(given), prefix .. 'handed'
 
-if not member(prefix, worker) then return {STATUS.FENCED} end
-local reply, stale = answered(calls, number)
-if reply then return reply end
-if stale then return {STATUS.STALE} end
-
-local now, counters, handed = clock(given), {waiting = -handed_out}, prefix .. 'handed'
+for i = 1, awaited and locks or 0 do
+  local suffix = sub(arg[first + i - 1], suffix_at)
+  if not release(prefix, suffix, sub(uids, 16 * i - 15, 16 * i), true, now, counters) then lost(counters, suffix) end
+end
 
 -- Calls `each` with where an item of the section begins, `width` apart, and steps over the section.
 local function section(width, each)
-  local n = tonumber(arg[at])
-  for i = 0, n - 1 do each(at + 1 + i * width) end
-  at = at + 1 + n * width
+  local items = tonumber(arg[at])
+  for i = 0, items - 1 do each(at + 1 + i * width) end
+  at = at + 1 + items * width
 end
 
-for _, name in ipairs({'stream', 'front', 'suspects'}) do
-  local n, stream = tonumber(arg[at]), prefix .. name
-  for from = at + 1, at + n, 1000 do
-    local to = math.min(from + 999, at + n)
-    call('XACK', stream, 'fastq', unpack(arg, from, to))
-    call('XDEL', stream, unpack(arg, from, to))
-    -- Only frames of many jobs have progress; an entry is looked up there when there is any at all.
-    if call('EXISTS', prefix .. 'progress') == 1 then call('HDEL', prefix .. 'progress', unpack(arg, from, to)) end
-  end
-  at = at + 1 + n
-end
-
-section(2, function(i) call('HSET', prefix .. 'progress', arg[i], arg[i + 1]) end)
-
--- Locks of the plain kind go in two commands, unless a later call or a parked job may wait for one of them.
-local function unlock(n, uids, first)
-  local from = #prefix + 8 -- where a lock's suffix begins, behind "unique:"
-  if call('EXISTS', prefix .. 'pending', prefix .. 'parking') > 0 then
-    for i = 1, n do
-      local suffix = sub(arg[first + i - 1], from)
-      if not release(prefix, suffix, sub(uids, 16 * i - 15, 16 * i), true, now, counters) then lost(counters, suffix) end
-    end
-    return
-  end
-  local mine = {}
-  for begin = 1, n, 1000 do
-    local last = math.min(begin + 999, n)
-    local owners = call('MGET', unpack(arg, first + begin - 1, first + last - 1))
-    for i = begin, last do
-      local lock, owner = arg[first + i - 1], owners[i - begin + 1]
-      if owner and sub(owner, 1, 16) == sub(uids, 16 * i - 15, 16 * i) then mine[#mine + 1] = lock else lost(counters, sub(lock, from)) end
-    end
-  end
-  for begin = 1, #mine, 1000 do call('DEL', unpack(mine, begin, math.min(begin + 999, #mine))) end
-end
-
-local n = tonumber(arg[at])
-if n == 0 then
-  at = at + 1
-else
-  unlock(n, arg[at + 1], at + 2)
-  at = at + 2 + n
-end
-
-section(2, function(i) bump(counters, arg[i], tonumber(arg[i + 1])) end)
 section(3, function(i)
   local job = head(arg[i + 2])
   if job.renew then call('HDEL', prefix .. 'held:' .. worker, job.lock) end
@@ -142,5 +147,4 @@ section(3, function(i)
   call('XADD', key, 'MAXLEN', 1, '*', 'r', arg[i + 2])
   call('PEXPIRE', key, arg[i + 1])
 end)
-count(prefix, counters)
-return answer(calls, number, {STATUS.OK, counters.locks_lost or 0}, 86400000)
+return done()

@@ -8,7 +8,6 @@
 --       6.. per job: stream ("stream" | "front" | "suspects"), entry id, place, message up to its payload
 -- Returns {OK, verdicts, messages} | {FENCED} | {STALE}: a letter per job, g go · n go, as the next of `messages`: the job with other
 --         arguments · c cancelled · p not now: the queue is paused · k parked, its turn is over
--- @include status
 -- @include clock
 -- @include member
 -- @include head

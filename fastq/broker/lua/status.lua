@@ -4,7 +4,6 @@
 -- ARGV  1 uid, or "" · 2 explicit id, or "" · 3 lock key, or ""
 -- Returns {OK, uid, state, message or ""}: state is "" when there is no record of the job; the message of a scheduled, retrying
 --         or dead one
--- @include status
 -- @include holder
 local prefix, uid, id, lock = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
 if uid == '' then uid = holder(prefix, id) end

@@ -3,7 +3,6 @@
 -- KEYS  1 prefix of the queue
 -- ARGV  1 "look" | "delete" · 2 cursor, "0" at first
 -- Returns {OK, cursor of the next part, "0" after the last, how many were found}
--- @include status
 local prefix, act, cursor = KEYS[1], ARGV[1], ARGV[2]
 local call, progress, found = redis.call, prefix .. 'progress', 0
 local page = call('HSCAN', progress, cursor, 'COUNT', 100)

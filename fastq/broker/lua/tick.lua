@@ -7,7 +7,6 @@
 --       6 most dead jobs · 7 most bytes of dead jobs · 8 ms that a dead job is kept
 -- Returns {OK, ms until a job is due or -1, jobs promoted, jobs brought back, entries lost, 1 if there is more to do now,
 --         "" | "cancelled" | "paused", uids of jobs that are asked to stop} | {FENCED}
--- @include status
 -- @include clock
 -- @include member
 -- @include promote

@@ -85,7 +85,7 @@ class Producer:
                 if sent is not None:
                     bulk.settle(sent[0], sent[1].wait())
                 sent = chunk, self._broker.begin(chunk.request(self._max_queue))
-                self._note(chunk.keys)
+                self._note(chunk.keys, self._broker.clock.now_ms())
             if sent is not None:
                 bulk.settle(sent[0], sent[1].wait())
         except (BrokerError, QueueFull) as error:
@@ -107,7 +107,7 @@ class Producer:
                     call = self._broker.acall(chunk.request(self._max_queue))
                     sent = chunk, asyncio.get_running_loop().create_task(call)
                     await asyncio.sleep(0)  # let it be sent before the next one is encoded
-                    await self._anote(chunk.keys)
+                    await self._anote(chunk.keys, self._broker.clock.now_ms())
             if sent is not None:
                 bulk.settle(sent[0], await sent[1])
         except (BrokerError, QueueFull) as error:
@@ -128,7 +128,7 @@ class Producer:
         except BrokerError as error:
             self._explain(error, route, job)
             raise
-        self._note(route.keys)
+        self._note(route.keys, now_ms)
         return self._outcome(route, job, refusals[0] if refusals else None)
 
     async def _asend(self, route: Route, job: Encoded, now_ms: int, lane: tuple[bytes, int] | None = None) -> Job:
@@ -147,7 +147,7 @@ class Producer:
         except BrokerError as error:
             self._explain(error, route, job)
             raise
-        await self._anote(route.keys)
+        await self._anote(route.keys, now_ms)
         return self._outcome(route, job, refusal)
 
     def _outcome(self, route: Route, job: Encoded, refusal: Refusal | None) -> Job:
@@ -185,18 +185,17 @@ class Producer:
         most = min(CALL_COST, self._max_queue or CALL_COST)  # a larger call would never find room
         return Bulk(route and self.here(route), handles=handles, clock=clock, here=self.here, most=most)
 
-    def _note(self, keys: QueueKeys) -> None:
-        if (request := self._note_due(keys)) is not None:
+    def _note(self, keys: QueueKeys, now_ms: int) -> None:
+        if (request := self._note_due(keys, now_ms)) is not None:
             with suppress(BrokerError):  # the jobs are in; the list is for operators, and the next call notes it
                 self._broker.call(request)
 
-    async def _anote(self, keys: QueueKeys) -> None:
-        if (request := self._note_due(keys)) is not None:
+    async def _anote(self, keys: QueueKeys, now_ms: int) -> None:
+        if (request := self._note_due(keys, now_ms)) is not None:
             with suppress(BrokerError):
                 await self._broker.acall(request)
 
-    def _note_due(self, keys: QueueKeys) -> Request[Any] | None:
-        now_ms = self._broker.clock.now_ms()
+    def _note_due(self, keys: QueueKeys, now_ms: int) -> Request[Any] | None:
         if now_ms < self._noted.get(keys.queue, 0):
             return None
         self._noted[keys.queue] = now_ms + NOTE_MS

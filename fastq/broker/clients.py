@@ -10,10 +10,11 @@ import hiredis
 import redis
 
 from fastq.broker.opening import Opener, check_version
-from fastq.broker.requests import NOW, Request, pack_command
+from fastq.broker.requests import NOW, Request
 from fastq.broker.talk import SOON, Talk
 from fastq.broker.wire import AsyncWire, SyncWire, WireLost
 from fastq.errors import BrokerError
+from fastq_ext.resp import pack_command
 
 T = TypeVar("T")
 

@@ -7,16 +7,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
-import hiredis
-
 from fastq.broker.scripts import Script, Status, load
 from fastq.errors import BrokerError, QueueFull
 from fastq.keys import GROUP, QueueKeys, queues_key
+from fastq_ext.resp import pack_command
 
 T = TypeVar("T")
 Arg = bytes | str | int | float
-
-pack_command: Callable[[tuple[Any, ...]], bytes] = hiredis.pack_command  # its stub knows tuples of one only
 
 WAITING = b"W"  # the state byte of the lock of a job that waits
 _STATES = {b"W": "waiting", b"S": "scheduled", b"R": "running", b"E": "ended", b"": "waiting"}
@@ -113,8 +110,8 @@ def enqueue(
     keys: QueueKeys, groups: Iterable[Sequence[Arg]], jobs: int, *, laned: bool, max_queue: int | None = None, now: Arg = NOW
 ) -> Request[list[Refusal]]:
     """Add jobs. `laned` makes the call repeatable; without it a lost reply leaves the outcome unknown. Reads: QueueFull."""
-    args: list[Arg] = [] if laned else [LANE, NUMBER]
-    args += (now, jobs, max_queue or 0)
+    bound = max_queue or 0
+    args: list[Arg] = [now, jobs, bound] if laned else [LANE, NUMBER, now, jobs, bound]
     for group in groups:
         args += group
 

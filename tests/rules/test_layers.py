@@ -46,14 +46,15 @@ SOURCES = {
 }
 
 # What only one package may import: the broker speaks to Redis, the codec knows the bytes, the worker drives the runner.
-DRIVEN = ("fastq_ext.holding", "fastq_ext.runner", "fastq_ext.histogram")
+# The runner is also what a job sees of itself.
 KEEPERS = {
+    module: "fastq.codec" for module, path in SOURCES.items() if path.suffix == ".pyx" and module != "fastq_ext.runner"
+} | {
     "redis": "fastq.broker",
     "hiredis": "fastq.broker",
+    "fastq_ext.resp": "fastq.broker",
     "fastq_ext.holding": "fastq.worker",
     "fastq_ext.histogram": "fastq.worker",
-} | {
-    module: "fastq.codec" for module, path in SOURCES.items() if path.suffix == ".pyx" and module not in DRIVEN
 }
 
 

@@ -83,6 +83,22 @@ def test_a_frame_with_duplicates_is_rebuilt_without_them(queue: Queue) -> None:
     }
 
 
+def test_frames_before_and_behind_one_with_a_duplicate_are_added_as_they_came(queue: Queue) -> None:
+    queue.hold("held", "earlier")
+    groups = [plain("a"), unique(queue, b="x", c="y"), unique(queue, d="z", e="held", f="w"), plain("g"), unique(queue, h="v")]
+
+    refusals = queue.enqueue(*groups, one(queue, "i", lock="held"), jobs=9)
+
+    assert told(refusals) == [(4, "duplicate", "earlier", "waiting"), (8, "duplicate", "earlier", "waiting")]
+    assert queue.state("stream", "locks", "stats") == {
+        "stream": ["a", "b c", "d f", "g", "h"],
+        "locks": {
+            "t:x": "b W 60s", "t:y": "c W 60s", "t:z": "d W 60s", "t:held": "earlier W 60s", "t:w": "f W 60s", "t:v": "h W 60s",
+        },
+        "stats": {"enqueued": 7, "waiting": 7, "refused": 2, "refused:t": 2},
+    }  # fmt: skip
+
+
 def test_a_frame_of_which_all_are_duplicates_adds_nothing(queue: Queue) -> None:
     queue.hold("x", "earlier")
 

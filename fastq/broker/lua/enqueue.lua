@@ -38,11 +38,27 @@ local function reply(refusals)
   return answer(lane_key, number, said, lane_ms)
 end
 
--- Most calls bring frames of plain jobs and nothing else.
-local at, plain = 6, 0
-while at <= #arg and string.byte(arg[at]) == 70 do -- F
-  call('XADD', stream, '*', 'f', arg[at + 1])
-  plain, at = plain + tonumber(sub(arg[at], 2)), at + 2
+-- Most calls bring frames of plain jobs, or of jobs whose locks are free, and nothing else: they are added as they came.
+-- `taken`: the locks and ids of jobs that are not written yet; they are given back if a write fails.
+local at, index, taken, parking = 6, 0, {}, nil
+while at <= #arg and string.byte(arg[at]) ~= 71 do -- G
+  local n, last = tonumber(sub(arg[at], 2)), at + 1
+  if string.byte(arg[at]) == 85 then -- U
+    if parking == nil then parking = call('EXISTS', prefix .. 'parking') == 1 end
+    local ttl, values = arg[at + 2], arg[at + 3]
+    last = at + 3 + n
+    for i = 1, parking and 0 or n do
+      if not call('SET', arg[at + 3 + i], sub(values, 17 * i - 16, 17 * i), 'NX', 'PX', ttl) then break end
+      taken[i] = arg[at + 3 + i]
+    end
+    if #taken < n then break end
+  end
+  local added = redis.pcall('XADD', stream, '*', 'f', arg[at + 1])
+  if added.err then
+    for i = 1, #taken do redis.pcall('DEL', taken[i]) end
+    return added
+  end
+  at, index, taken = last + 1, index + n, {}
 end
 if at > #arg then
   call('HINCRBY', stats, 'enqueued', jobs)
@@ -58,8 +74,7 @@ end
 -- @include frames
 -- @include head
 -- @include instead
--- `taken`: the locks and ids of jobs that are not written yet; they are given back if a write fails.
-local refusals, counters, taken, singles, index, waiting, now, parking = {}, {}, {}, {}, plain, plain, nil, nil
+local refusals, counters, singles, waiting, now = {}, {}, {}, index, nil
 
 local function refuse(kind, place, key, task, outcome, holder)
   holder = holder or call('GET', key) or ''
@@ -129,10 +144,11 @@ local function flush_singles()
   waiting, singles, taken = waiting + #singles, {}, {}
 end
 
--- A frame whose jobs have one lock each. It is added as it came unless one of them is refused.
+-- A frame whose jobs have one lock each, of which the first may be taken already. It is added as it came unless one of them is
+-- refused.
 local function unique_frame(frame, n, ttl, values, at)
   local refused
-  for i = 1, n do
+  for i = #taken + 1, n do
     local key = arg[at + i]
     local held = take(key, sub(values, 17 * i - 16, 17 * i), ttl)
     if held then

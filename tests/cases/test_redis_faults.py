@@ -316,7 +316,7 @@ def test_c32_a_lock_that_was_evicted_is_taken_again_while_its_job_runs(site: Sit
     gate.open()
     site.assert_laws()
     assert site.stats()["locks_lost"] == 1
-    assert len(site.log_lines("1 locks were no longer")) == 1
+    wait_until(lambda: len(site.log_lines("1 locks were no longer")) == 1)  # told once the server's answer is back
 
 
 def test_c33_a_foreign_script_that_blocks_the_server_costs_no_job(own_site: Site, full: bool) -> None:

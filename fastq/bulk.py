@@ -7,11 +7,11 @@ by one and gathered by queue.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from itertools import chain
+from itertools import accumulate, chain
 from typing import Any, cast
 
 from fastq.broker.requests import WAITING, Refusal, Request, enqueue, plain_frame, unique_frame
-from fastq.codec import EncodeError, Packer, PackResult, payload_error
+from fastq.codec import EncodeError, Packer, payload_error
 from fastq.errors import BulkError, PayloadError
 from fastq.job import KEPT_REFUSALS, BulkResult, Conflict, Duplicate, Handles, JobReader, uid_string
 from fastq.keys import QueueKeys
@@ -89,15 +89,13 @@ class Gathering:
 
     def _take_frames(self) -> None:
         frames = self._packer.take()
-        if not self._lock_ttl_ms:
-            self._groups += [plain_frame(frame, count) for frame, count in frames]
+        if not self._locks:
+            self._groups += _plain_groups(frames)
             return
-        begin = 0
-        for frame, count in frames:
-            end = begin + count
-            values, locks = b"".join(self._values[begin:end]), self._locks[begin:end]
-            self._groups.append(unique_frame(frame, count, self._lock_ttl_ms, values, locks))
-            begin = end
+        ends = list(accumulate(count for _, count in frames))
+        parts = [slice(end - count, end) for end, (_, count) in zip(ends, frames, strict=True)]
+        locks = [(b"".join(self._values[part]), self._locks[part]) for part in parts]
+        self._groups += _unique_groups(frames, locks, self._lock_ttl_ms)
         self._locks, self._values = [], []
 
 
@@ -185,7 +183,10 @@ class Bulk:
             if packed.count:
                 indexes = range(self._next, self._next + packed.count)
                 self._next += packed.count
-                groups = _unique_groups(packed, route) if route.key_of is not None else _plain_groups(packed)
+                if route.key_of is not None:
+                    groups = _unique_groups(packed.frames, packed.locks, route.lock_ttl_ms)
+                else:
+                    groups = _plain_groups(packed.frames)
                 yield self._sent(Chunk(route.keys, groups, indexes, route.laned))
             if packed.error is not None:
                 error = packed.error
@@ -266,12 +267,15 @@ class Bulk:
         )
 
 
-def _plain_groups(packed: PackResult) -> list[Sequence[Arg]]:
-    return [plain_frame(frame, count) for frame, count in packed.frames]
+def _plain_groups(frames: list[tuple[bytes, int]]) -> list[Sequence[Arg]]:
+    return [plain_frame(frame, count) for frame, count in frames]
 
 
-def _unique_groups(packed: PackResult, route: Route) -> list[Sequence[Arg]]:
+def _unique_groups(
+    frames: list[tuple[bytes, int]], locks: list[tuple[bytes, list[bytes]]], ttl_ms: int
+) -> list[Sequence[Arg]]:
+    """`locks`: of each frame, what its locks hold and their keys."""
     return [
-        unique_frame(frame, count, route.lock_ttl_ms, values, keys)
-        for (frame, count), (values, keys) in zip(packed.frames, packed.locks, strict=True)
+        unique_frame(frame, count, ttl_ms, values, keys)
+        for (frame, count), (values, keys) in zip(frames, locks, strict=True)
     ]

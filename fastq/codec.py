@@ -19,14 +19,13 @@ import msgspec.inspect
 
 from fastq.errors import ConfigError, PayloadError
 from fastq_ext.canonical import DigestKey, Signature, digest_named, digest_text
-from fastq_ext.message import EncodeError, Frame, Message, Packer, PackResult, Template, new_uid
+from fastq_ext.message import EncodeError, Frame, Message, Packer, Template, new_uid
 
 __all__ = [
     "DigestKey",
     "EncodeError",
     "Frame",
     "Message",
-    "PackResult",
     "Packer",
     "Parameter",
     "PayloadDecoder",

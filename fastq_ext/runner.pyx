@@ -14,6 +14,7 @@ from cpython.object cimport PyObject
 from libc.stdint cimport uint64_t
 from libc.time cimport time_t
 
+from fastq_ext.context cimport HELD_BY_JUST, variables_of
 from fastq_ext.holding cimport Entry, Holding, Line
 from fastq_ext.message cimport (
     Frame,
@@ -38,22 +39,6 @@ cdef extern from "Python.h":
     PyObject* PyContextVar_Set(object var, object value) except NULL
     object PyObject_Call(object callable, object args, PyObject* kwargs)
     void Py_DECREF(PyObject* thing)
-    ctypedef int (*visitproc)(PyObject* thing, void* arg) noexcept
-    ctypedef struct PyTypeObject:
-        int (*tp_traverse)(PyObject* thing, visitproc visit, void* arg) noexcept
-    PyTypeObject* Py_TYPE(object thing)
-
-
-cdef extern from *:
-    """
-    /* Without the global lock, nobody can know how many others hold a thing. */
-    #ifdef Py_GIL_DISABLED
-    #define HELD_BY_JUST(thing, holders) 0
-    #else
-    #define HELD_BY_JUST(thing, holders) (Py_REFCNT(thing) == (holders))
-    #endif
-    """
-    bint HELD_BY_JUST(PyObject* thing, int holders)
 
 
 cdef extern from "<time.h>" nogil:
@@ -84,28 +69,6 @@ def current_run():
 def set_current_run(run):
     """What `current_run()` gives from here on, in a process that runs jobs for its worker."""
     _current.set(run)
-
-
-cdef struct Visited:
-    PyObject* owner_type
-    PyObject* thing
-    int things
-
-
-cdef int visit(PyObject* thing, void* arg) noexcept:
-    cdef Visited* visited = <Visited*>arg
-    if thing != visited.owner_type:     # heap types are visited by their instances
-        visited.thing = thing
-        visited.things += 1
-    return 0
-
-
-cdef PyObject* variables_of(context):
-    """What a context that nobody is in refers to: its variables, which its copies share. NULL if there is not just one such thing."""
-    cdef Visited visited
-    visited.owner_type, visited.thing, visited.things = <PyObject*>Py_TYPE(context), NULL, 0
-    Py_TYPE(context).tp_traverse(<PyObject*>context, visit, &visited)
-    return visited.thing if visited.things == 1 else NULL
 
 
 cdef inline double monotonic() noexcept:
@@ -366,7 +329,7 @@ cdef class Slot:
     cdef int tidy(self) except -1:
         """Keeps the Run and the context of a job that has left the slot for the next one, unless somebody else can see them still:
         whoever holds the Run, the context, or a copy of it. A job that has set a variable leaves other variables behind."""
-        cdef Run run = self.own
+        cdef Run run = self.own     # held by this function, the slot and the context
         cdef PyObject* variables = <PyObject*>self.variables
         if (self.variables is not None and variables_of(self.context) == variables and HELD_BY_JUST(variables, 2)
                 and HELD_BY_JUST(<PyObject*>self.context, 1) and HELD_BY_JUST(<PyObject*>run, 3)):

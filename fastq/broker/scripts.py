@@ -36,16 +36,24 @@ def load(name: str) -> Script:
 
     A script makes the functions that it includes anew whenever it runs: those that few calls need stand behind the way out of
     the others.
+
+    Raises:
+        ValueError: an include asks for itself, by whatever way.
     """
     folder = importlib.resources.files("fastq.broker") / "lua"
-    done: set[str] = set()
+    whole: dict[str, bool] = {}  # the includes asked for, and whether all of each has been put in
 
     def put_in(asked: re.Match[str]) -> str:
         included = asked[1]
-        if included in done:
+        if included in whole:
+            if not whole[included]:
+                under_way = (one for one, done in whole.items() if not done)
+                raise ValueError(f"the includes of {name}.lua go in a circle: {' -> '.join((*under_way, included))}")
             return ""
-        done.add(included)
-        return _INCLUDE.sub(put_in, (folder / "include" / f"{included}.lua").read_text("utf-8"))
+        whole[included] = False
+        text = _INCLUDE.sub(put_in, (folder / "include" / f"{included}.lua").read_text("utf-8"))
+        whole[included] = True
+        return text
 
     text = _INCLUDE.sub(put_in, (folder / f"{name}.lua").read_text("utf-8"))
     source = _STATUS.sub(lambda named: str(Status[named[1]].value), text).encode()

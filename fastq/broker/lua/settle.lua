@@ -26,12 +26,12 @@ if stale then return {STATUS.STALE} end
 
 local at, counters, progress = 5, {waiting = -handed_out}, prefix .. 'progress'
 
-for lane = 1, 3 do
-  local n, stream = tonumber(arg[at]), lane == 1 and 'stream' or lane == 2 and 'front' or 'suspects'
+for _, name in ipairs({'stream', 'front', 'suspects'}) do
+  local n, stream = tonumber(arg[at]), prefix .. name
   for from = at + 1, at + n, 1000 do
     local to = math.min(from + 999, at + n)
-    call('XACK', prefix .. stream, 'fastq', unpack(arg, from, to))
-    call('XDEL', prefix .. stream, unpack(arg, from, to))
+    call('XACK', stream, 'fastq', unpack(arg, from, to))
+    call('XDEL', stream, unpack(arg, from, to))
     -- Only frames of many jobs have progress; an entry is looked up there when there is any at all.
     if call('EXISTS', progress) == 1 then call('HDEL', progress, unpack(arg, from, to)) end
   end

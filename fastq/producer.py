@@ -118,6 +118,8 @@ class Producer:
         return bulk.result(self._reader)
 
     def _request(self, route: Route, job: Encoded, now_ms: int) -> Request[list[Refusal]]:
+        if route.plain is not None and job.framed:
+            return route.plain.request(job.message)
         return enqueue(route.keys, (route.group(job, now_ms),), 1, laned=route.laned, max_queue=self._max_queue)
 
     def _send(self, route: Route, job: Encoded, now_ms: int, lane: tuple[bytes, int] | None = None) -> Job:

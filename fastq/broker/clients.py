@@ -55,7 +55,7 @@ class Clock:
         if not self.shift_ms or request.script is None:
             return request
         now_ms = self.now_ms()
-        return replace(request, args=tuple(now_ms if arg is NOW else arg for arg in request.args))
+        return replace(request, args=tuple(now_ms if arg is NOW else arg for arg in request.args), packed=b"")
 
     def greet(self, answers: list[Any], sent_ns: int) -> None:
         """Read the answers to the greeting of a new connection. Raises BrokerError for a server that is too old."""

@@ -5,12 +5,13 @@ A `Request` is one script call, or a few plain commands sent together. `read` tu
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from fastq.broker.scripts import Script, Status, load
 from fastq.errors import BrokerError, QueueFull
 from fastq.keys import GROUP, QueueKeys, queues_key
-from fastq_ext.resp import pack_command
+from fastq_ext.resp import Command, pack_command
 
 T = TypeVar("T")
 Arg = bytes | str | int | float
@@ -36,6 +37,7 @@ class Request(Generic[T]):
     """One call. `repeatable`: sending it again after a lost reply changes nothing that it has not changed already.
 
     `blocks`: seconds that the server may take to answer. `tolerant`: errors among several replies are for `read` to look at.
+    `packed`: what `pack` gives, where whoever made the request had it ready.
     """
 
     read: Callable[[Any], T]
@@ -48,6 +50,7 @@ class Request(Generic[T]):
     repeatable: bool = True
     blocks: float = 0.0
     tolerant: bool = False
+    packed: bytes = b""
 
     @property
     def replies(self) -> int:
@@ -56,6 +59,8 @@ class Request(Generic[T]):
 
     def pack(self, lane: bytes = LANE, number: int = 0, *, by_source: bool = False) -> bytes:
         """The bytes to send. `by_source` sends the script itself, to a server that does not have it."""
+        if self.packed and not by_source:
+            return self.packed
         if self.script is None:
             return b"".join(map(pack_command, self.commands))
         args = (lane, number, *self.args) if self.laned else self.args
@@ -115,20 +120,38 @@ def enqueue(
     for group in groups:
         args += group
 
-    def read(reply: Any) -> list[Refusal]:
-        status = reply[0]
-        if status == Status.OK:
-            return _refusals(reply[1]) if reply[1] else []
-        if status == Status.FULL:
-            raise QueueFull(
-                f"queue {keys.queue!r} holds {reply[1]} jobs, its max_queue is {max_queue}: nothing was enqueued;"
-                " try again later",
-                queue=keys.queue,
-                waiting=reply[1],
-            )
-        raise BrokerError(f"enqueue was answered with status {status}: a later call of the same producer came first")
-
+    read = partial(_read_enqueue, keys, max_queue)
     return Request(read, tuple(args), load("enqueue"), keys.prefix, laned=laned, repeatable=laned)
+
+
+class PlainEnqueue:
+    """The enqueue of one plain job into a queue without a bound, of which all but the message is made once."""
+
+    __slots__ = ("_args", "_command", "_prefix", "_read", "_script")
+
+    def __init__(self, keys: QueueKeys) -> None:
+        model = enqueue(keys, (), 1, laned=False)
+        self._args, self._script, self._prefix, self._read = (*model.args, b"F1"), load("enqueue"), keys.prefix, model.read
+        self._command = Command((b"EVALSHA", self._script.sha, b"1", keys.prefix, *self._args), 1)
+
+    def request(self, message: bytes) -> Request[list[Refusal]]:
+        """The call that adds this job."""
+        args, packed = (*self._args, message), self._command.pack(message)
+        return Request(self._read, args, self._script, self._prefix, repeatable=False, packed=packed)
+
+
+def _read_enqueue(keys: QueueKeys, max_queue: int | None, reply: Any) -> list[Refusal]:
+    status = reply[0]
+    if status == Status.OK:
+        return _refusals(reply[1]) if reply[1] else []
+    if status == Status.FULL:
+        raise QueueFull(
+            f"queue {keys.queue!r} holds {reply[1]} jobs, its max_queue is {max_queue}: nothing was enqueued;"
+            " try again later",
+            queue=keys.queue,
+            waiting=reply[1],
+        )
+    raise BrokerError(f"enqueue was answered with status {status}: a later call of the same producer came first")
 
 
 def _refusals(flat: list[Any]) -> list[Refusal]:

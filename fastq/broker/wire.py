@@ -10,7 +10,6 @@ import os
 import select
 import socket
 import struct
-import sys
 import time
 from collections import deque
 from typing import Any
@@ -18,10 +17,9 @@ from typing import Any
 import hiredis
 
 from fastq.broker import opening
+from fastq_ext.exchange import Exchange
 
-_READ_BYTES = 1 << 18
-_LOOK_OUT = 0.0002  # seconds of looking for an answer before the thread sleeps
-_SLEEPS = 50  # answers for which it sleeps at once, after one that took longer
+_READ_BYTES = 1 << 16
 
 
 class WireLost(ConnectionError):
@@ -35,34 +33,30 @@ class SyncWire:
         self._connection = opener.open()  # kept: its disconnect() ends TLS and the socket properly
         self._socket = opening.socket_of(self._connection)
         self._timeout = timeout
-        # Python waits with poll() before each call of a socket that has a timeout; the kernel's own timeout costs nothing.
-        self._kernel_times = os.name == "posix" and type(self._socket) is socket.socket and socket.socket.__module__ == "socket"
-        self.wait_longer(0)
-        self._poll = select.poll()
-        self._poll.register(self._socket, select.POLLIN)
+        # TLS is Python's; so are sockets that belong to an event loop of their own (gevent).
+        self._plain = os.name == "posix" and type(self._socket) is socket.socket and socket.socket.__module__ == "socket"
+        self._exchange = Exchange(self._socket.fileno()) if self._plain else _Through(self._socket)
         self._reader: Any = hiredis.Reader(notEnoughData=_NOTHING)
-        self._buffer = bytearray(_READ_BYTES)
-        # Answers to sleep for without a look before. On one core the server could not work meanwhile; other kinds of sockets may
-        # hold an answer that poll() does not see, or belong to a loop of their own.
-        self._sleeps = 0 if self._kernel_times and (os.cpu_count() or 1) > 1 else sys.maxsize
+        self.wait_longer(0)
 
     def send(self, data: bytes) -> None:
         """Send packed commands. Raises WireLost."""
         try:
-            self._socket.sendall(data)
+            self._exchange.send(data)
         except OSError as error:
             raise WireLost(f"the connection broke while sending: {error}") from error
 
     def ended(self) -> bool:
         """Whether the server has closed the connection. For one without a call on its way."""
-        return bool(self._poll.poll(0))
+        return self._exchange.ended()
 
     def wait_longer(self, seconds: float) -> None:
         """Let the server block for so long before its silence counts; 0: not at all."""
         seconds += self._timeout
-        if not self._kernel_times:
+        if not self._plain:
             self._socket.settimeout(seconds)
             return
+        # Python would wait with poll() before each call of a socket that has a timeout; the kernel's own costs nothing.
         self._socket.settimeout(None)
         limit = struct.pack("ll", int(seconds), int(seconds % 1 * 1_000_000))
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
@@ -71,38 +65,23 @@ class SyncWire:
     def read(self) -> Any:
         """The next reply; an error of the server is returned as a `hiredis.ReplyError`. Raises WireLost."""
         reader = self._reader
-        while (reply := self._parsed()) is _NOTHING:
-            if self._sleeps:
-                self._sleeps -= 1
-            else:
-                self._look_out()
-            try:
-                n = self._socket.recv_into(self._buffer)
-            except (TimeoutError, BlockingIOError) as error:
-                raise WireLost("the server did not answer in time") from error
-            except OSError as error:
-                raise WireLost(f"the connection broke: {error}") from error
-            if not n:
-                raise WireLost("the server closed the connection")
-            reader.feed(self._buffer, 0, n)
-        return reply
-
-    def _look_out(self) -> None:
-        """Look for the answer for a moment before going to sleep: to be woken takes longer than most answers do.
-
-        Where it does not come so soon (a server far away, a busy machine), the next answers are slept for at once.
-        """
-        poll, until = self._poll.poll, time.perf_counter() + _LOOK_OUT
-        while not poll(0):
-            if time.perf_counter() > until:
-                self._sleeps = _SLEEPS
-                return
-
-    def _parsed(self) -> Any:
         try:
-            return self._reader.gets()
+            while (reply := reader.gets()) is _NOTHING:
+                reader.feed(self._received())
         except hiredis.ProtocolError as error:
             raise WireLost(f"the server's answer cannot be read: {error}") from error
+        return reply
+
+    def _received(self) -> bytes:
+        try:
+            data = self._exchange.receive()
+        except (TimeoutError, BlockingIOError) as error:
+            raise WireLost("the server did not answer in time") from error
+        except OSError as error:
+            raise WireLost(f"the connection broke: {error}") from error
+        if not data:
+            raise WireLost("the server closed the connection")
+        return data
 
     def close(self) -> None:
         """Close the connection; never raises."""
@@ -112,6 +91,25 @@ class SyncWire:
         """Let go of a connection inherited from a parent process, which goes on using it."""
         with contextlib.suppress(OSError):
             socket.close(self._socket.detach())
+
+
+class _Through:
+    """An `Exchange` by way of a Python socket."""
+
+    def __init__(self, connected: Any) -> None:
+        self._socket = connected
+        self._poll = select.poll()
+        self._poll.register(connected, select.POLLIN)
+
+    def send(self, data: bytes) -> None:
+        self._socket.sendall(data)
+
+    def receive(self) -> bytes:
+        data: bytes = self._socket.recv(_READ_BYTES)
+        return data
+
+    def ended(self) -> bool:
+        return bool(self._poll.poll(0))
 
 
 _NOTHING = object()

@@ -95,6 +95,7 @@ class Fetcher:
                 continue
             if not await self.look(credit) and not self._stopping.is_set():
                 await self._wait(credit)
+                await asyncio.sleep(0)  # what was waited for begins before the next read is written
 
     async def look(self, credit: int = 1) -> int:
         """Read up to so many of the jobs that wait now, queue by queue; how many there were. Raises BrokerError."""

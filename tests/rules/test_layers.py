@@ -52,6 +52,7 @@ KEEPERS = {
 } | {
     "redis": "fastq.broker",
     "hiredis": "fastq.broker",
+    "fastq_ext.exchange": "fastq.broker",
     "fastq_ext.resp": "fastq.broker",
     "fastq_ext.holding": "fastq.worker",
     "fastq_ext.histogram": "fastq.worker",

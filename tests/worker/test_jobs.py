@@ -537,7 +537,7 @@ def test_a_job_that_was_waited_for_begins_before_the_worker_asks_for_more(bench:
                     while not await asyncio.to_thread(waits):
                         await asyncio.sleep(0.01)
                     reads.append(calls())
-                    await look.aenqueue()
+                    await asyncio.to_thread(look.enqueue)
                     while len(reads) < 2 * number + 2:
                         await asyncio.sleep(0.01)
         finally:

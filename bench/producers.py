@@ -90,6 +90,7 @@ def steady(jobs: int, per_second: float) -> None:
 
 def paced(jobs: int, per_second: float) -> None:
     """Enqueue `lag_of_some` jobs in bulk at a steady pace, about 200 times a second."""
+    first.enqueue()  # connects, which is no wait of a job
     batch = int(per_second / 200)
     for number in pace(-(-jobs // batch), per_second / batch):
         now = time.monotonic()

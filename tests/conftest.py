@@ -1,5 +1,6 @@
 """What every test can ask for: a real server, a namespace of its own, and the promise that nothing is left running."""
 
+import compileall
 import os
 import re
 import sys
@@ -12,6 +13,7 @@ import pytest
 
 sys.path.append(str(Path(__file__).parents[1]))  # for tests.support; at the end, where it shadows no installed package
 
+import fastq
 from tests.support import process, servers
 from tests.support.servers import Server
 
@@ -40,6 +42,9 @@ def pytest_configure(config: pytest.Config) -> None:
     # Tests fork on purpose, in a process that has threads (the proxy, readers of output).
     config.addinivalue_line("filterwarnings", "ignore:This process .* is multi-threaded:DeprecationWarning")
     process.adopt_orphans()
+    if not hasattr(config, "workerinput"):
+        # Hundreds of processes import it; where PYTHONDONTWRITEBYTECODE is set, each would compile it for itself.
+        compileall.compile_dir(Path(fastq.__file__).parent, quiet=2)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -1,4 +1,4 @@
-"""What operators look at on a large queue: quick for them, and no call holds up the server.
+"""What operators look at on a large queue: it takes few calls, and none holds up the server.
 
 The long form, with a million jobs: `pytest tests/cli/test_scale.py -m slow`.
 """
@@ -16,11 +16,12 @@ from tests.support.operate import operate
 from tests.support.servers import Server
 
 MOST = 0.020  # seconds of a call
+MOST_CALLS = 1000  # those inside scripts too; of 50,000 jobs and more
 COMMANDS = ("queues --json", "locks list --json", "dead list --json", "scheduled list --json", "workers --json")
 
 
 @pytest.mark.parametrize("jobs", [50_000, pytest.param(1_000_000, marks=[pytest.mark.slow, pytest.mark.timeout(900)])])
-def test_a_large_queue_is_looked_at_within_a_second_and_no_call_takes_long(
+def test_a_large_queue_is_looked_at_by_few_calls_of_which_none_takes_long(
     jobs: int, start_server: Callable[..., Server]
 ) -> None:
     server = start_server(config={"slowlog-log-slower-than": round(MOST * 1e6), "slowlog-max-len": 1000})
@@ -39,9 +40,11 @@ def test_a_large_queue_is_looked_at_within_a_second_and_no_call_takes_long(
         for _ in range(4):
             app.broker.call(requests.fetch(keys, b"w", entries=100, suspects=False))
         client.slowlog_reset()
+        client.config_resetstat()
 
         there = ["--url", server.url, "--namespace", "big"]
         answers = operate(*([*line.split(), *there] for line in COMMANDS))
+        calls = sum(row["calls"] for row in client.info("commandstats").values())
         recounted = app.broker.run(diagnosis._difference(keys))
 
     assert [answer.code for answer in answers] == [0] * len(COMMANDS)
@@ -50,6 +53,6 @@ def test_a_large_queue_is_looked_at_within_a_second_and_no_call_takes_long(
     assert answers[2].json["total"] == jobs // 10
     assert len(answers[1].json["locks"]) >= 50
     assert recounted < 0, "what was fetched by hand is still in the counter"
-    assert [line for line, answer in zip(COMMANDS, answers, strict=True) if answer.seconds > 1] == []
+    assert calls < MOST_CALLS
     assert [(entry["duration"], entry["command"][-90:]) for entry in client.slowlog_get(100)] == []
     client.close()

@@ -16,7 +16,6 @@ class Answer:
     code: int
     out: str
     err: str
-    seconds: float
 
     @property
     def json(self) -> Any:
@@ -31,14 +30,13 @@ class Answer:
 def operate(*commands: list[str], env: Mapping[str, str] | None = None, cwd: Path | None = None) -> list[Answer]:
     """Run these command lines; nobody is there to be asked."""
     code = f"""
-import contextlib, io, json, time
+import contextlib, io, json
 from fastq.cli.main import run, search_current_folder
 search_current_folder()
 for arguments in {[*commands]!r}:
-    begun = time.perf_counter()
     with contextlib.redirect_stderr(io.StringIO()) as err, contextlib.redirect_stdout(io.StringIO()) as out:
         code = run(arguments)
-    print(json.dumps([code, out.getvalue(), err.getvalue(), time.perf_counter() - begun]))
+    print(json.dumps([code, out.getvalue(), err.getvalue()]))
 """
     with script(code, env=env, cwd=cwd) as child:
         assert child.wait(60) == 0, child.stderr

@@ -49,7 +49,7 @@ def test_an_idle_queue_leaves_its_share_to_the_others(bench: Bench) -> None:
 
 
 def test_a_full_low_queue_delays_a_high_job_by_no_more_than_one_running_job(bench: Bench, tmp_path: Path) -> None:
-    flood(bench, "low", 300, 0.2)
+    flood(bench, "low", 300, 0.5)
     bench.start(queues=["high", "low"], concurrency=1)
     bench.wait_started("low0")
     overtaken_by = []

@@ -31,7 +31,7 @@ DEBUG_OPTIONS = {
     "define_macros": [("CYTHON_TRACE", "1"), ("CYTHON_TRACE_NOGIL", "1")],
     "extra_compile_args": ["-O0", "-g", "-UNDEBUG"],
 }
-OPTIONS = DEBUG_OPTIONS if DEBUG else {"extra_compile_args": ["-O3"]}
+OPTIONS = DEBUG_OPTIONS if DEBUG else {"extra_compile_args": ["-O3", "-g0"]}
 
 NO_COMPILER = """
 

@@ -1,6 +1,7 @@
 """Imports go down only (docs/architecture.md, "Layers"): read from the sources, wherever in a file they stand."""
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -79,6 +80,7 @@ def imported_by(source: str, package: str) -> Iterator[str]:
                 yield name
 
 
+@functools.cache
 def imports_of(module: str) -> set[str]:
     path = SOURCES[module]
     if path.suffix == ".py":

@@ -1,5 +1,6 @@
 """A Lua script is a program with a contract: a header that says what it is for, what it takes and what it returns."""
 
+import functools
 import re
 from itertools import takewhile
 from pathlib import Path
@@ -23,10 +24,12 @@ def parts_of(script: str) -> tuple[str, list[str], list[str]]:
     return first, [line.removeprefix("--").strip() for line in header], statements
 
 
+@functools.cache
 def call_of(include: str) -> re.Pattern[str]:
     return re.compile(rf"(?<![\w.:]){include}\(")
 
 
+@functools.cache
 def code_of(script: str) -> str:
     """A script without its comments and its strings."""
     return COMMENT_OR_STRING.sub(lambda match: "" if match[0].startswith("--") else "''", script)

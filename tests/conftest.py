@@ -49,7 +49,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    return min((os.cpu_count() or 1) + 1, 8)  # tests wait as much as they work
+    return min((os.cpu_count() or 1) + 2, 8)  # tests wait as much as they work
 
 
 def pytest_report_header(config: pytest.Config) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fastq.broker.requests import WAITING, PlainEnqueue, plain_frame, single, unique_frame
+from fastq.broker.requests import WAITING, plain_enqueue, plain_frame, single, unique_frame
 from fastq.codec import EncodeError, Message, Template, encode_plain, new_uid, payload_error
 from fastq.config import Config
 from fastq.errors import PayloadError
@@ -115,7 +115,7 @@ class Route:
         # Frames of unique jobs are for locks that the server only sets or not; any other kind needs a look at the job.
         refuses = unique is None or unique.on_conflict in ("raise", "skip")
         self._framed = refuses and not (tracked or options.job_id)
-        self.plain = PlainEnqueue(self.keys) if self._framed and unique is None and config.max_queue is None else None
+        self.plain = plain_enqueue(self.keys) if self._framed and unique is None and config.max_queue is None else None
         self._packable = self._framed and not (self._delay_ms or self._at_ms or self.validate)
 
     @property

@@ -5,7 +5,7 @@ A `Request` is one script call, or a few plain commands sent together. `read` tu
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from fastq.broker.scripts import Script, Status, load
@@ -138,6 +138,12 @@ class PlainEnqueue:
         """The call that adds this job."""
         args, packed = (*self._args, message), self._command.pack(message)
         return Request(self._read, args, self._script, self._prefix, repeatable=False, packed=packed)
+
+
+@lru_cache(maxsize=1024)
+def plain_enqueue(keys: QueueKeys) -> PlainEnqueue:
+    """That of a queue, made once: `using(...)` makes a new route for each of its calls."""
+    return PlainEnqueue(keys)
 
 
 def _read_enqueue(keys: QueueKeys, max_queue: int | None, reply: Any) -> list[Refusal]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bench import producers
-from bench.children import call
+from bench import bare, producers
+from bench.children import Child, call
 from bench.figure import Figure
 from bench.figures import loads
 from bench.meter import Meter
@@ -29,6 +29,14 @@ def delays(stage: Stage, jobs: int = JOBS) -> list[float]:
 
     found: list[float] = stage.once("delays", run)
     return found
+
+
+def _bare(stage: Stage) -> float:
+    """p50 in ms without a queue: from a socket through the server to a socket."""
+    stage.clear()
+    with Child(bare.receive, stage.url, jobs=JOBS) as receiver:
+        call(bare.produce, stage.url, jobs=JOBS, per_second=PER_SECOND)
+        return 1000 * percentile(receiver.result(), 0.5)
 
 
 def _half_way(stage: Stage) -> float:
@@ -58,4 +66,5 @@ FIGURES = [
     )
     for share, bound in ((0.5, 0.5), (0.99, 1.5))
 ]
+FIGURES.append(Figure("latency, bare sockets", "ms", _bare, bounds={6: 0}, steady=False))  # to be reported only
 FIGURES.append(Figure("latency at half, p99", "ms", _half_way, less_is_better=True, bounds={6: 20}, steady=False))

@@ -4,7 +4,8 @@ import os
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.exc cimport PyErr_CheckSignals, PyErr_SetFromErrno
 from libc.errno cimport EINTR, errno
-from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
+
+from fastq_ext.clock cimport monotonic
 
 
 cdef extern from "<poll.h>" nogil:
@@ -24,12 +25,6 @@ cdef extern from "<sys/socket.h>" nogil:
 cdef enum:
     ROOM = 1 << 14      # bytes of one receive, on the stack of a thread that may have little of it
     SLEEPS = 50         # answers that are slept for at once, after one that took longer
-
-
-cdef inline double monotonic() noexcept nogil:
-    cdef timespec now
-    clock_gettime(CLOCK_MONOTONIC, &now)
-    return now.tv_sec + now.tv_nsec * 1e-9
 
 
 cdef inline bint is_there(int fd) noexcept nogil:

@@ -12,8 +12,8 @@ from collections import deque
 
 from cpython.object cimport PyObject
 from libc.stdint cimport uint64_t
-from libc.time cimport time_t
 
+from fastq_ext.clock cimport monotonic
 from fastq_ext.context cimport HELD_BY_JUST, variables_of
 from fastq_ext.holding cimport Entry, Holding, Line
 from fastq_ext.message cimport (
@@ -41,14 +41,6 @@ cdef extern from "Python.h":
     void Py_DECREF(PyObject* thing)
 
 
-cdef extern from "<time.h>" nogil:
-    struct timespec:
-        time_t tv_sec
-        long tv_nsec
-    int CLOCK_MONOTONIC
-    int clock_gettime(int clock, timespec* now)
-
-
 cdef enum:
     SENT_RETURN = 0             # PYGEN_RETURN: the coroutine has returned
     TRACKED_FLAG = 16
@@ -69,12 +61,6 @@ def current_run():
 def set_current_run(run):
     """What `current_run()` gives from here on, in a process that runs jobs for its worker."""
     _current.set(run)
-
-
-cdef inline double monotonic() noexcept:
-    cdef timespec now
-    clock_gettime(CLOCK_MONOTONIC, &now)
-    return now.tv_sec + now.tv_nsec * 1e-9
 
 
 cdef inline bint asks_for_lock(Frame frame, int place) noexcept:

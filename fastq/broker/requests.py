@@ -130,9 +130,10 @@ class PlainEnqueue:
     __slots__ = ("_args", "_command", "_prefix", "_read", "_script")
 
     def __init__(self, keys: QueueKeys) -> None:
-        model = enqueue(keys, (), 1, laned=False)
-        self._args, self._script, self._prefix, self._read = (*model.args, b"F1"), load("enqueue"), keys.prefix, model.read
-        self._command = Command((b"EVALSHA", self._script.sha, b"1", keys.prefix, *self._args), 1)
+        model = enqueue(keys, (plain_frame(b"", 1),), 1, laned=False)
+        self._args = model.args[:-1]  # the message is the last
+        self._script, self._prefix, self._read = load("enqueue"), model.prefix, model.read
+        self._command = Command((b"EVALSHA", self._script.sha, b"1", self._prefix, *self._args), 1)
 
     def request(self, message: bytes) -> Request[list[Refusal]]:
         """The call that adds this job."""

@@ -40,16 +40,17 @@ def on_alarm() -> Iterator[list[Any]]:
     signal.signal(signal.SIGALRM, before)
 
 
+def drain(end: socket.socket, into: bytearray) -> None:
+    """Take whatever comes, up to the end."""
+    while part := end.recv(65_536):
+        into.extend(part)
+
+
 def test_all_is_sent_however_large_it_is(ends: Ends) -> None:
     exchange, ours, theirs = ends
     data = os.urandom(3_000_000)  # far beyond what a socket keeps
     got = bytearray()
-
-    def drain() -> None:
-        while part := theirs.recv(65_536):
-            got.extend(part)
-
-    reader = threading.Thread(target=drain)
+    reader = threading.Thread(target=drain, args=(theirs, got))
     reader.start()
     exchange.send(data)
     ours.shutdown(socket.SHUT_WR)
@@ -101,12 +102,7 @@ def test_any_other_signal_is_handled_and_the_wait_goes_on(ends: Ends, on_alarm: 
 def test_a_signal_does_not_cut_what_is_sent(ends: Ends, on_alarm: list[Any]) -> None:
     exchange, ours, theirs = ends
     data, got = os.urandom(3_000_000), bytearray()
-
-    def drain() -> None:
-        while part := theirs.recv(65_536):
-            got.extend(part)
-
-    reader = threading.Thread(target=drain)
+    reader = threading.Thread(target=drain, args=(theirs, got))
     on_alarm.append(reader.start)  # until then the send waits
     signal.setitimer(signal.ITIMER_REAL, 0.05)
     exchange.send(data)

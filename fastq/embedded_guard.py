@@ -151,6 +151,9 @@ class Guard:
         while not self._ended():
             if time.monotonic() > deadline:
                 os.kill(self._pid, signal.SIGKILL)
+            elif answers(self._address):
+                # The signal came while it was starting and was forgotten. A second one would end it without order.
+                ask(self._address, b"SHUTDOWN NOSAVE")
             time.sleep(POLL)
 
     def _ended(self) -> bool:

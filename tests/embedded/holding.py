@@ -56,3 +56,7 @@ def processes_of(url: str) -> tuple[int, int]:
     server = process.look_up(server_pid(url))
     assert server is not None
     return server.pid, server.parent
+
+
+def processes_with(folder: Path) -> list[str]:
+    return [command for command in process.descendants().values() if str(folder) in command]

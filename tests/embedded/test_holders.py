@@ -8,7 +8,8 @@ import pytest
 import redis
 
 from fastq.embedded import open_embedded
-from tests.embedded.holding import Start, processes_of, server_pid
+from fastq.embedded_guard import HOLDERS, could_lock
+from tests.embedded.holding import Start, processes_of, processes_with, server_pid
 from tests.support import process, servers
 
 
@@ -47,8 +48,29 @@ def test_a_program_killed_while_it_opens_leaves_nothing(url: str, hold: Start, t
 
     holder.kill()
 
-    process.wait_until(lambda: not [command for command in process.descendants().values() if str(tmp_path) in command])
+    process.wait_until(lambda: not processes_with(tmp_path))
     assert hold(url).tell("incr key") == "count 1"  # and nothing in the way of the next
+
+
+def test_a_server_that_forgot_the_signal_to_end_while_it_started_is_ended(
+    program: servers.Binary, url: str, hold: Start, tmp_path: Path
+) -> None:
+    server, starting, go = tmp_path / "bin" / f"{program.name}-server", tmp_path / "starting", tmp_path / "go"
+    server.unlink()
+    server.write_text(
+        f"#!/bin/sh\n[ \"$1\" = --version ] && exec '{program.path}' --version\n"
+        f"trap '' INT; : >'{starting}'; until [ -e '{go}' ]; do /bin/sleep 0.05; done; exec '{program.path}' \"$@\"\n"
+    )
+    server.chmod(0o755)
+    holder = hold(None)
+    holder.begin(f"open {url}")
+    process.wait_until(starting.exists)
+    holder.kill()
+    process.wait_until(lambda: not could_lock(tmp_path / "data" / HOLDERS, shared=True))  # the guard has seen it
+
+    go.touch()
+
+    process.wait_until(lambda: not processes_with(tmp_path), timeout=10)  # the guard's patience is 30 s
 
 
 def test_many_programs_that_open_at_once_share_one_server(url: str, hold: Start) -> None:

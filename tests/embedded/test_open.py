@@ -11,7 +11,7 @@ import redis
 from fastq import embedded
 from fastq.embedded import EmbeddedServer, open_embedded
 from fastq.errors import BrokerError
-from tests.embedded.holding import processes_of, server_pid
+from tests.embedded.holding import processes_of, processes_with, server_pid
 from tests.support import process, servers
 
 
@@ -165,10 +165,6 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(BrokerError, match="Not a directory"):
         open_embedded(f"embedded://{tmp_path}/file/data")
-
-
-def processes_with(folder: Path) -> list[str]:
-    return [command for command in process.descendants().values() if str(folder) in command]
 
 
 def socket_of(server: EmbeddedServer) -> Path:

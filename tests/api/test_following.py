@@ -175,8 +175,11 @@ def test_who_waits_is_woken_by_the_result_and_not_by_looking_again(app, call):
 )
 def test_an_end_without_a_result_wakes_too(app, options, error):
     task = app.task(name="t", **options)(lambda: None)
-    job = task.enqueue() if "expires" in options else task.using(delay=0.5).enqueue()
-    time.sleep(0.1)
+    if "expires" in options:
+        job = task.enqueue()
+        time.sleep(0.1)  # it has expired
+    else:
+        job = task.using(delay=0.5).enqueue()
     begun = time.monotonic()
 
     with Serving(app), pytest.raises(error):
@@ -207,14 +210,20 @@ def test_c57_an_unknown_job_is_refused_at_once(app, call):
         call(app.job(job_id="nobody"), "result")
 
 
+async def until_blocked(redis):
+    """Return once a client waits on the server."""
+    while not redis.info("clients")["blocked_clients"]:
+        await asyncio.sleep(0.005)
+
+
 @pytest.mark.parametrize("delay", [0, 60], ids=["waiting", "scheduled"])
-def test_c57_a_cancelled_job_fails_for_who_waits(app, delay):
+def test_c57_a_cancelled_job_fails_for_who_waits(app, delay, redis):
     task = app.task(name="t", result_ttl=60)(lambda: None)
     job = task.using(delay=delay).enqueue()
 
     async def wait() -> None:
         waiting = asyncio.create_task(job.aresult())
-        await asyncio.sleep(0.05)
+        await asyncio.wait_for(until_blocked(redis), 8)
         await job.acancel()
         worker = BriefWorker(app)
         running = asyncio.create_task(worker.arun())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 from fastq.broker.requests import Refusal, Request
 from fastq.bulk import Gathering
@@ -68,10 +67,12 @@ class Merger:
                 if not waiter.done():
                     waiter.set_exception(_own_copy(error))
         else:
-            met: dict[int, Any] = {refusal.index: refusal for refusal in refusals}
-            for index, waiter in enumerate(waiters):
+            outcomes: list[Refusal | None] = [None] * len(waiters)
+            for refusal in refusals:
+                outcomes[refusal.index] = refusal
+            for waiter, outcome in zip(waiters, outcomes, strict=True):
                 if not waiter.done():
-                    waiter.set_result(met.get(index))
+                    waiter.set_result(outcome)
 
 
 def _own_copy(error: Exception) -> Exception:

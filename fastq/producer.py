@@ -70,10 +70,19 @@ class Producer:
 
     async def aenqueue(self, route: Route, args: Args, kwargs: Kwargs) -> Job:
         """Enqueue one job, in one call with what else this event loop enqueues now. Raises as `enqueue` does."""
+        # As many calls as can be are made without a coroutine: this runs for each of a hundred thousand jobs a second.
         route = self.here(route)
-        now_ms = await self._broker.anow_ms()
+        clock = self._broker.clock
+        now_ms = await self._broker.anow_ms() if clock.offset_ms is None else clock.now_ms()
         job = route.encode(args, kwargs, now_ms)
-        return await self._asend(route, job, now_ms)
+        try:
+            refusal = await self._merger().enqueue(route, job, now_ms)
+        except BrokerError as error:
+            self._explain(error, route, job)
+            raise
+        if (note := self._note_due(route.keys, now_ms)) is not None:
+            await self._anote(note)
+        return self._outcome(route, job, refusal)
 
     def enqueue_many(self, route: Route | None, items: Iterable[Item], *, handles: bool) -> BulkResult:
         """Enqueue in chunks; while the server works on one, the next is encoded. Raises BulkError."""
@@ -107,7 +116,8 @@ class Producer:
                     call = self._broker.acall(chunk.request(self._max_queue))
                     sent = chunk, asyncio.get_running_loop().create_task(call)
                     await asyncio.sleep(0)  # let it be sent before the next one is encoded
-                    await self._anote(chunk.keys, self._broker.clock.now_ms())
+                    if (note := self._note_due(chunk.keys, self._broker.clock.now_ms())) is not None:
+                        await self._anote(note)
             if sent is not None:
                 bulk.settle(sent[0], await sent[1])
         except (BrokerError, QueueFull) as error:
@@ -133,24 +143,25 @@ class Producer:
         self._note(route.keys, now_ms)
         return self._outcome(route, job, refusals[0] if refusals else None)
 
-    async def _asend(self, route: Route, job: Encoded, now_ms: int, lane: tuple[bytes, int] | None = None) -> Job:
+    async def _arepeat(self, route: Route, job: Encoded, lane: tuple[bytes, int] | None) -> Job:
+        now_ms = await self._broker.anow_ms()
+        request = self._request(route, job, now_ms)
+        request.lane = lane
+        try:
+            refusals = await self._broker.acall(request)
+        except BrokerError as error:
+            self._explain(error, route, job)
+            raise
+        if (note := self._note_due(route.keys, now_ms)) is not None:
+            await self._anote(note)
+        return self._outcome(route, job, refusals[0] if refusals else None)
+
+    def _merger(self) -> Merger:
         loop = asyncio.get_running_loop()
         merger = self._mergers.get(loop)
         if merger is None:
             merger = self._mergers[loop] = Merger(self._broker.acall, self._max_queue)
-        try:
-            if lane is None:
-                refusal = await merger.enqueue(route, job, now_ms)
-            else:
-                request = self._request(route, job, now_ms)
-                request.lane = lane
-                refusals = await self._broker.acall(request)
-                refusal = refusals[0] if refusals else None
-        except BrokerError as error:
-            self._explain(error, route, job)
-            raise
-        await self._anote(route.keys, now_ms)
-        return self._outcome(route, job, refusal)
+        return merger
 
     def _outcome(self, route: Route, job: Encoded, refusal: Refusal | None) -> Job:
         # A job that met itself got in by an earlier try of which only the reply was lost.
@@ -177,7 +188,7 @@ class Producer:
             return self._send(route, job, self._broker.now_ms(), error.lane)
 
         async def aagain() -> Job:
-            return await self._asend(route, job, await self._broker.anow_ms(), error.lane)
+            return await self._arepeat(route, job, error.lane)
 
         error.concerns(Job(self._reader, job.uid, route.queue, route.job_id, lock_key=job.lock_key), again, aagain)
 
@@ -192,10 +203,9 @@ class Producer:
             with suppress(BrokerError):  # the jobs are in; the list is for operators, and the next call notes it
                 self._broker.call(request)
 
-    async def _anote(self, keys: QueueKeys, now_ms: int) -> None:
-        if (request := self._note_due(keys, now_ms)) is not None:
-            with suppress(BrokerError):
-                await self._broker.acall(request)
+    async def _anote(self, note: Request[Any]) -> None:
+        with suppress(BrokerError):
+            await self._broker.acall(note)
 
     def _note_due(self, keys: QueueKeys, now_ms: int) -> Request[Any] | None:
         if now_ms < self._noted.get(keys.queue, 0):
